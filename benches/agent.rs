@@ -5,7 +5,10 @@
 //! Smaller or larger by environment variable: `GITWORK_BENCH_WORKS` (500),
 //! `GITWORK_BENCH_UNRELATED` (50000 objects of the same kinds that belong to no work),
 //! `GITWORK_BENCH_ROUNDS` (50 of each change), `GITWORK_BENCH_STEADY` (60 seconds in which nothing
-//! changes).
+//! changes), `GITWORK_BENCH_BURSTS` (3 times all works are deleted at once, and created again).
+//!
+//! The benchmark keeps its connections open, and watches over others than it writes: a new
+//! connection would add 40 ms to what it measures.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -13,18 +16,19 @@
     reason = "a benchmark fails by panicking and prints its results"
 )]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use futures::stream::{self, StreamExt, TryStreamExt};
-use kube::ResourceExt;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
     WatchEvent, WatchParams,
 };
 use kube::core::GroupVersionKind;
+use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -47,6 +51,7 @@ struct Counts {
     unrelated: usize,
     rounds: usize,
     steady: Duration,
+    bursts: usize,
 }
 
 impl Counts {
@@ -60,6 +65,7 @@ impl Counts {
             unrelated: of("UNRELATED", 50_000),
             rounds: of("ROUNDS", 50),
             steady: Duration::from_secs(of("STEADY", 60) as u64),
+            bursts: of("BURSTS", 3),
         }
     }
 }
@@ -77,15 +83,26 @@ fn main() {
         );
         let hub_kubeconfig = hub.accept_as_file(CLUSTER).await;
         cluster.create_namespace(NAMESPACE).await;
-        let bench = Bench { hub, hub_kubeconfig, cluster };
+        let clients = Clients {
+            hub: hub.client(),
+            cluster: cluster.client(),
+            hub_watches: hub.client(),
+            cluster_watches: cluster.client(),
+        };
+        let bench = Bench { hub, hub_kubeconfig, cluster, clients };
         println!("| what | measured |\n|---|---|");
         let agent = bench.start_and_idle().await;
-        bench.at_once(counts.works).await;
+        bench.create_at_once(counts.works).await;
         bench.memory(&agent, &format!("{} works", counts.works)).await;
         bench.drift(&counts).await;
         bench.feedback(&counts).await;
         bench.spec_changes(&counts).await;
         bench.steady(&agent, counts.steady).await;
+        for _ in 0..counts.bursts {
+            bench.delete_at_once(counts.works).await;
+            bench.memory(&agent, "one work, after the deletions").await;
+            bench.create_at_once(counts.works).await;
+        }
         bench.restart(agent, &counts).await;
     });
 }
@@ -142,11 +159,41 @@ impl Program {
     }
 }
 
+/// Clients that keep their connections.
+struct Clients {
+    hub: Client,
+    cluster: Client,
+    /// For watches, which take a connection for themselves.
+    hub_watches: Client,
+    cluster_watches: Client,
+}
+
+/// One kind of object in one namespace.
+struct Watched {
+    api: Api<DynamicObject>,
+    watches: Api<DynamicObject>,
+}
+
+impl Watched {
+    fn new(client: &Client, watches: &Client, namespace: &str, kind: &ApiResource) -> Self {
+        let of = |client: &Client| Api::namespaced_with(client.clone(), namespace, kind);
+        Self { api: of(client), watches: of(watches) }
+    }
+
+    /// The resourceVersion of now.
+    async fn version(&self) -> String {
+        let params = ListParams::default().limit(1);
+        let page = self.api.list_metadata(&params).await.unwrap();
+        page.metadata.resource_version.unwrap()
+    }
+}
+
 struct Bench {
     hub: Cluster,
     /// With the rights that OCM gives an agent.
     hub_kubeconfig: PathBuf,
     cluster: Cluster,
+    clients: Clients,
 }
 
 impl Bench {
@@ -165,22 +212,24 @@ impl Bench {
         Program(child)
     }
 
-    fn works(&self) -> Api<DynamicObject> {
+    fn works(&self) -> Watched {
         let kind = resource("work.open-cluster-management.io", "v1", "ManifestWork");
-        Api::namespaced_with(self.hub.client(), CLUSTER, &kind)
+        let Clients { hub, hub_watches, .. } = &self.clients;
+        Watched::new(hub, hub_watches, CLUSTER, &kind)
     }
 
-    fn config_maps(&self) -> Api<DynamicObject> {
-        Api::namespaced_with(self.cluster.client(), NAMESPACE, &resource("", "v1", "ConfigMap"))
+    fn config_maps(&self) -> Watched {
+        let Clients { cluster, cluster_watches, .. } = &self.clients;
+        Watched::new(cluster, cluster_watches, NAMESPACE, &resource("", "v1", "ConfigMap"))
     }
 
-    fn deployments(&self) -> Api<DynamicObject> {
-        let kind = resource("apps", "v1", "Deployment");
-        Api::namespaced_with(self.cluster.client(), NAMESPACE, &kind)
+    fn deployments(&self) -> Watched {
+        let Clients { cluster, cluster_watches, .. } = &self.clients;
+        Watched::new(cluster, cluster_watches, NAMESPACE, &resource("apps", "v1", "Deployment"))
     }
 
     async fn create_work(&self, name: &str) {
-        self.works().create(&PostParams::default(), &work(name)).await.unwrap();
+        self.works().api.create(&PostParams::default(), &work(name)).await.unwrap();
     }
 
     /// Memory without works, and how soon a work that is there at the start is applied.
@@ -205,35 +254,105 @@ impl Bench {
         println!("| memory with {what} | {now:.1} MiB RSS, {most:.1} MiB at most |");
     }
 
-    async fn at_once(&self, count: usize) {
-        let works = self.works();
+    /// All works are created, with [`CONCURRENCY`] requests under way.
+    async fn create_at_once(&self, count: usize) {
+        let version = self.works().version().await;
         let begun = Instant::now();
-        let create = stream::iter(0..count)
-            .map(async |number| self.create_work(&name_of(number)).await)
-            .buffer_unordered(CONCURRENCY)
-            .for_each(|()| async {});
+        let create = async {
+            let requests = stream::iter(0..count)
+                .map(async |number| self.create_work(&name_of(number)).await)
+                .buffer_unordered(CONCURRENCY);
+            requests.for_each(|()| async {}).await;
+            begun.elapsed()
+        };
         let applied = async {
-            let mut missing: std::collections::HashSet<String> = (0..count).map(name_of).collect();
-            while !missing.is_empty() {
-                let mut events = works.watch(&WatchParams::default(), "0").await.unwrap().boxed();
-                while let Some(event) = events.try_next().await.unwrap() {
-                    if let WatchEvent::Added(work) | WatchEvent::Modified(work) = event
-                        && is_applied(&work)
-                    {
-                        missing.remove(&work.name_any());
-                    }
-                    if missing.is_empty() {
-                        break;
-                    }
+            self.until_all(count, version, |event| match event {
+                WatchEvent::Added(work) | WatchEvent::Modified(work) if is_applied(&work) => {
+                    Some(work.name_any())
                 }
-            }
+                _ => None,
+            })
+            .await;
+            begun.elapsed()
         };
         let both = async { tokio::join!(create, applied) };
-        timeout(DEADLINE, both).await.expect("all works Applied in time");
+        let (created, applied) = timeout(DEADLINE, both).await.expect("all works Applied in time");
         println!(
-            "| {count} works created at once, all Applied | {:.1} s |",
-            begun.elapsed().as_secs_f64()
+            "| {count} works created at once, all Applied | {:.2} s after the first request, \
+             {:.2} s after the last response |",
+            applied.as_secs_f64(),
+            applied.saturating_sub(created).as_secs_f64()
         );
+    }
+
+    /// All works are deleted, with [`CONCURRENCY`] requests under way, until hub and cluster have
+    /// nothing left of them.
+    async fn delete_at_once(&self, count: usize) {
+        let works = self.works();
+        let requests = [self.hub.requests(), self.cluster.requests()];
+        let version = works.version().await;
+        let begun = Instant::now();
+        let delete = async {
+            let requests = stream::iter(0..count)
+                .map(async |number| {
+                    let (name, params) = (name_of(number), DeleteParams::default());
+                    works.api.delete(&name, &params).await.unwrap();
+                })
+                .buffer_unordered(CONCURRENCY);
+            requests.for_each(|()| async {}).await;
+            begun.elapsed()
+        };
+        let gone = async {
+            self.until_all(count, version, |event| match event {
+                WatchEvent::Deleted(work) => Some(work.name_any()),
+                _ => None,
+            })
+            .await;
+            begun.elapsed()
+        };
+        let both = async { tokio::join!(delete, gone) };
+        let (deleted, gone) = timeout(DEADLINE, both).await.expect("all works gone in time");
+        for objects in [self.config_maps(), self.deployments()] {
+            let left = objects.api.list_metadata(&ListParams::default()).await.unwrap().items;
+            let of_works = left.iter().filter(|object| object.name_any().starts_with("work-"));
+            assert_eq!(of_works.count(), 0, "the objects go before their works");
+        }
+        println!(
+            "| {count} works deleted at once, all gone | {:.2} s after the first request, {:.2} s \
+             after the last response; {:?} |",
+            gone.as_secs_f64(),
+            gone.saturating_sub(deleted).as_secs_f64(),
+            of_agent(requests)
+        );
+    }
+
+    /// Watches the works from a version on, until `name_of_event` has given the names of all.
+    async fn until_all(
+        &self,
+        count: usize,
+        mut version: String,
+        name_of_event: impl Fn(WatchEvent<DynamicObject>) -> Option<String>,
+    ) {
+        let works = self.works();
+        let mut missing: std::collections::HashSet<String> = (0..count).map(name_of).collect();
+        while !missing.is_empty() {
+            let params = WatchParams::default();
+            let mut events = works.watches.watch(&params, &version).await.unwrap().boxed();
+            while let Some(event) = events.try_next().await.unwrap() {
+                if let WatchEvent::Added(work)
+                | WatchEvent::Modified(work)
+                | WatchEvent::Deleted(work) = &event
+                {
+                    version = work.resource_version().unwrap();
+                }
+                if let Some(name) = name_of_event(event) {
+                    missing.remove(&name);
+                }
+                if missing.is_empty() {
+                    break;
+                }
+            }
+        }
     }
 
     /// A ConfigMap is edited, then another deleted; each is put back.
@@ -244,22 +363,22 @@ impl Bench {
             let name = name_of(round % counts.works);
             let patch = Patch::Merge(json!({"data": {"key": "drift"}}));
             let params = PatchParams::default();
-            let before = maps.get(&name).await.unwrap();
+            let before = maps.api.get(&name).await.unwrap();
             let is_back = |map: &DynamicObject| map.data["data"]["key"] == "0";
             edits.push(
                 time(&maps, &before, is_back, async {
-                    maps.patch(&name, &params, &patch).await.unwrap();
+                    maps.api.patch(&name, &params, &patch).await.unwrap();
                 })
                 .await,
             );
             // Of another work: changes of one work in quick succession are taken together.
             let name = name_of((round + counts.works / 2) % counts.works);
-            let before = maps.get(&name).await.unwrap();
+            let before = maps.api.get(&name).await.unwrap();
             let uid = before.uid();
             let is_new = |map: &DynamicObject| map.uid() != uid && is_back(map);
             deletions.push(
                 time(&maps, &before, is_new, async {
-                    maps.delete(&name, &DeleteParams::default()).await.unwrap();
+                    maps.api.delete(&name, &DeleteParams::default()).await.unwrap();
                 })
                 .await,
             );
@@ -285,11 +404,15 @@ impl Bench {
                     value["name"] == "ReadyReplicas" && value["fieldValue"]["integer"] == replicas
                 })
             };
-            let before = works.get(&name).await.unwrap();
+            let before = works.api.get(&name).await.unwrap();
             times.push(
                 time(&works, &before, is_reported, async {
                     let patch = Patch::Merge(&status);
-                    deployments.patch_status(&name, &PatchParams::default(), &patch).await.unwrap();
+                    deployments
+                        .api
+                        .patch_status(&name, &PatchParams::default(), &patch)
+                        .await
+                        .unwrap();
                 })
                 .await,
             );
@@ -302,7 +425,7 @@ impl Bench {
         let mut times = Vec::new();
         for round in 0..counts.rounds {
             let name = name_of(round % counts.works);
-            let before = works.get(&name).await.unwrap();
+            let before = works.api.get(&name).await.unwrap();
             let mut manifests = before.data["spec"]["workload"]["manifests"].clone();
             manifests[0]["data"]["other"] = json!(format!("round {round}"));
             let patch = json!({"spec": {"workload": {"manifests": manifests}}});
@@ -312,7 +435,7 @@ impl Bench {
             times.push(
                 time(&works, &before, is_done, async {
                     let patch = Patch::Merge(&patch);
-                    works.patch(&name, &PatchParams::default(), &patch).await.unwrap();
+                    works.api.patch(&name, &PatchParams::default(), &patch).await.unwrap();
                 })
                 .await,
             );
@@ -348,9 +471,9 @@ impl Bench {
             .map(async |number| {
                 let name = format!("unrelated-{number}");
                 let (api, object) = if number % 2 == 0 {
-                    (&maps, config_map(&name))
+                    (&maps.api, config_map(&name))
                 } else {
-                    (&deployments, deployment(&name))
+                    (&deployments.api, deployment(&name))
                 };
                 let object = serde_json::from_value(object).unwrap();
                 api.create(&PostParams::default(), &object).await.unwrap();
@@ -358,7 +481,7 @@ impl Bench {
             .buffer_unordered(CONCURRENCY)
             .for_each(|()| async {})
             .await;
-        let there = maps.list_metadata(&ListParams::default().limit(1)).await.unwrap();
+        let there = maps.api.list_metadata(&ListParams::default().limit(1)).await.unwrap();
         assert!(!there.items.is_empty());
         let what = format!("{} works and {} unrelated objects", counts.works, counts.unrelated);
         self.memory(&agent, &what).await;
@@ -426,16 +549,27 @@ fn is_applied(work: &DynamicObject) -> bool {
     })
 }
 
+/// The agent's requests, by verb and resource, without watches and Leases.
+fn of_agent(requests: [Requests; 2]) -> BTreeMap<String, usize> {
+    let made: Vec<_> = requests.into_iter().flat_map(|mut requests| requests.take()).collect();
+    let of_agent = made.iter().filter(|request| {
+        request.user_agent.starts_with(USER_AGENT)
+            && request.verb != "watch"
+            && request.resource != "leases"
+    });
+    tally(of_agent)
+}
+
 /// How long after a change an object is as wanted. It is watched, as polling would blur it.
 async fn time(
-    api: &Api<DynamicObject>,
+    objects: &Watched,
     before: &DynamicObject,
     wanted: impl Fn(&DynamicObject) -> bool,
     change: impl Future<Output = ()>,
 ) -> Duration {
     let only = WatchParams::default().fields(&format!("metadata.name={}", before.name_any()));
     let version = before.resource_version().unwrap();
-    let mut events = api.watch(&only, &version).await.unwrap().boxed();
+    let mut events = objects.watches.watch(&only, &version).await.unwrap().boxed();
     let begun = Instant::now();
     let is_so = async {
         while let Some(event) = events.try_next().await.unwrap() {
@@ -454,14 +588,14 @@ async fn time(
 
 /// Waits until an object is as wanted, now or later.
 async fn watch_from(
-    api: &Api<DynamicObject>,
+    objects: &Watched,
     name: &str,
     version: &str,
     wanted: impl Fn(&DynamicObject) -> bool,
 ) {
     let only = WatchParams::default().fields(&format!("metadata.name={name}"));
     let look = async {
-        let mut events = api.watch(&only, version).await.unwrap().boxed();
+        let mut events = objects.watches.watch(&only, version).await.unwrap().boxed();
         while let Some(event) = events.try_next().await.unwrap() {
             if let WatchEvent::Added(object) | WatchEvent::Modified(object) = event
                 && wanted(&object)

@@ -38,7 +38,7 @@ struct Args {
     /// Plant this bug (or `all`, one after the other) and print the number of seeds that find it
     #[arg(long)]
     bug: Option<String>,
-    /// Run all seeds, however many fail, and print one line for each that fails
+    /// Run all seeds, however many fail, and print one line for each that fails; also with one bug
     #[arg(long)]
     list: bool,
     /// Run the random worlds of planner and agents, without the engine, and list those that fail
@@ -48,7 +48,9 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    if let Some(name) = &args.bug {
+    let bug =
+        bugs::ALL.map(|(bug, _)| bug).into_iter().find(|bug| args.bug == Some(format!("{bug:?}")));
+    if let Some(name) = args.bug.as_ref().filter(|_| bug.is_none() || !args.list) {
         return find_bugs(name, &args);
     }
     if args.worlds {
@@ -62,9 +64,9 @@ fn main() -> ExitCode {
     let began = Instant::now();
     let print = |failure: &fleet::Failure| println!("seed {}: {}", failure.seed, failure.why);
     let (failures, totals) = if args.list {
-        fleet::run_all(args.from, args.seeds, usize::MAX, &print)
+        fleet::run_all(bug, args.from, args.seeds, usize::MAX, &print)
     } else {
-        fleet::run_all(args.from, args.seeds, fleet::FAILURES_MAX, &|_| ())
+        fleet::run_all(None, args.from, args.seeds, fleet::FAILURES_MAX, &|_| ())
     };
     for failure in failures.iter().filter(|_| !args.list) {
         println!("{}\n", fleet::describe(failure));

@@ -5,9 +5,11 @@
 //! `submodule` a submodule.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use gitwork_core::limits;
 use gitwork_core::model::diagnostic::Diagnostic;
+use gitwork_core::model::facts::Facts;
 use gitwork_core::model::snapshot::Snapshot;
 use gitwork_core::render::desired::Desired;
 use gitwork_core::render::renderer::Renderer;
@@ -54,18 +56,35 @@ pub fn check(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else { return false };
     let mut objects = MemoryObjects::default();
     let root = objects.add(&files(text));
-    let snapshot = Snapshot { commit: None, root, objects: &objects };
-    let mut renderer = Renderer::new(source());
+    let before = files(text).into_iter().skip(1).collect();
+    let before = objects.add(&before);
+    let facts = files(text).remove("facts.json");
+    let facts = facts.and_then(|file| match file {
+        File::Bytes(bytes) => Facts::read(&bytes).ok().map(Arc::new),
+        _ => None,
+    });
+    let new_renderer = || {
+        let mut renderer = Renderer::new(source());
+        renderer.set_facts(facts.clone());
+        renderer
+    };
+    let of = |root| Snapshot { commit: None, root, objects: &objects };
+    let snapshot = of(root);
+    let mut renderer = new_renderer();
     let first = renderer.render(&snapshot).unwrap();
     let kept: usize = first.diagnostics.iter().map(text_bytes).sum();
     assert!(first.diagnostics.len() <= limits::DIAGNOSTICS_MAX && kept <= TEXT_BYTES_MAX);
     same(&first, &renderer.render(&snapshot).unwrap());
-    same(&first, &Renderer::new(source()).render(&snapshot).unwrap());
+    same(&first, &new_renderer().render(&snapshot).unwrap());
+    let mut later = new_renderer();
+    later.render(&of(before)).unwrap();
+    same(&first, &later.render(&snapshot).unwrap());
     for (key, work) in &first.works {
         assert!(work.body.spec.value().is_object(), "{key}");
-        // A work may only be on the cluster of its folder.
+        // A work may only be on the cluster of its folder, or on a member of a group.
         let at = format!("clusters/{}/", key.cluster);
-        assert!(work.path.as_str().starts_with(&at), "{key} from {}", work.path);
+        let path = work.path.as_str();
+        assert!(path.starts_with(&at) || path.starts_with("groups/"), "{key} from {path}");
     }
     !first.works.is_empty()
 }

@@ -8,6 +8,7 @@ mod approvals;
 mod cel;
 mod commit;
 mod digest;
+mod facts;
 mod forge;
 mod ignore;
 mod jq;
@@ -33,6 +34,7 @@ pub const ALL: &[(&str, Check)] = &[
     ("cel", cel::check),
     ("commit", commit::check),
     ("digest", digest::check),
+    ("facts", facts::check),
     ("forge", forge::check),
     ("ignore", ignore::check),
     ("jq", jq::check),

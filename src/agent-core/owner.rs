@@ -71,11 +71,20 @@ pub fn is_owned_by(live: &Object, owner_uid: &str) -> bool {
 
 /// Whether another work holds the object too.
 pub fn is_shared(live: &Object, owner_uid: &str) -> bool {
-    list(live, &["metadata", "ownerReferences"]).iter().any(|one| {
-        field(one, "apiVersion") == WORK_API_VERSION
-            && field(one, "kind") == APPLIED_KIND
-            && field(one, "uid") != owner_uid
-    })
+    let references = list(live, &["metadata", "ownerReferences"]);
+    references.iter().any(|one| is_work(one) && field(one, "uid") != owner_uid)
+}
+
+/// Whether a reference is to an AppliedManifestWork.
+fn is_work(reference: &Value) -> bool {
+    field(reference, "apiVersion") == WORK_API_VERSION && field(reference, "kind") == APPLIED_KIND
+}
+
+/// The uid of the only AppliedManifestWork that owns an object; `None` if none does, or several do.
+pub fn sole_owner(references: &[Value]) -> Option<&str> {
+    let mut works = references.iter().filter(|one| is_work(one)).map(|one| field(one, "uid"));
+    let first = works.next().filter(|uid| !uid.is_empty())?;
+    works.all(|uid| uid == first).then_some(first)
 }
 
 /// What is sent to create a manifest: without marks of removal. Owner references of the manifest

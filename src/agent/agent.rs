@@ -32,6 +32,9 @@ use super::tracking::QueueKey;
 /// Time limit for passes under way at shutdown. The whole shutdown must fit into 10 s.
 const SHUTDOWN: Duration = Duration::from_secs(7);
 
+/// After so long without a pass, unused memory is returned to the system.
+const QUIET: Duration = Duration::from_secs(1);
+
 /// The settings of one agent.
 #[derive(Debug, Clone)]
 pub struct AgentSettings {
@@ -197,7 +200,7 @@ impl Agent {
         let pass_slots = Arc::new(Semaphore::new(self.workers * 4));
         loop {
             let Ok(pass_slot) = pass_slots.clone().acquire_owned().await else { return };
-            let key = self.shared.queue.next().await;
+            let key = self.next_key().await;
             while passes.try_join_next().is_some() {}
             let agent = self.clone();
             passes.spawn(async move {
@@ -205,6 +208,18 @@ impl Agent {
                 agent.shared.queue.done(&key);
                 drop(pass_slot);
             });
+        }
+    }
+
+    /// Waits for the next key that is due. Returns unused memory to the system as soon as there has
+    /// been none for a while: a burst of works leaves more of it than all works need.
+    async fn next_key(&self) -> QueueKey {
+        match timeout(QUIET, self.shared.queue.next()).await {
+            Ok(key) => key,
+            Err(_) => {
+                gitwork_runtime::heap::trim();
+                self.shared.queue.next().await
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use gitwork_agent_core::identity::{
 use gitwork_agent_core::object::Object;
 use serde_json::{Value, json};
 
+use super::deletion::{Deletion, DeletionTarget};
 use super::error::{PassError, request_error};
 use super::items::{AppliedItem, HubWork};
 use super::resource_path::{path, work_mapping};
@@ -104,8 +105,14 @@ impl AppliedWorks {
 
     /// Deletes the AppliedManifestWork with this uid in the background.
     pub async fn delete(&self, name: &str, uid: &str) -> Result<(), PassError> {
-        let deleted = self.server.delete(&self.applied_path(Some(name)), uid).await;
-        deleted.map_err(request_error("delete the AppliedManifestWork"))
+        let target = DeletionTarget::uid(uid);
+        let deleted = self.server.delete(&self.applied_path(Some(name)), &target).await;
+        match deleted.map_err(request_error("delete the AppliedManifestWork"))? {
+            // The pass over its objects begins without the event.
+            Deletion::Begun(Some(object)) => self.written(object).map(|_item| ()),
+            // The event of its deletion follows.
+            Deletion::Begun(None) | Deletion::Gone => Ok(()),
+        }
     }
 
     /// Writes fields of the status, bound to the latest known version.

@@ -157,7 +157,8 @@ impl HubWorks {
         });
         let path = format!("{}/status", self.work_path(&work.name));
         match self.server.merge_patch(&path, &patch).await {
-            Ok(_) => Ok(()),
+            // The finalizer goes by this version, maybe before the event comes.
+            Ok(object) => self.written(object).map(|_work| ()),
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) if error.is_conflict() => {
                 self.read_work(&work.name).await?;

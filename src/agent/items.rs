@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::watch::{Versioned, revision};
 use gitwork_agent_core::identity::{APPLIED_FINALIZER, WORK_FINALIZER};
 use gitwork_agent_core::object::Object;
+use gitwork_agent_core::owner::sole_owner;
 use gitwork_api::work::{AppliedManifestWorkSpec, AppliedManifestWorkStatus};
 
 /// The metadata of an object (`ObjectMeta` of the Kubernetes API), as far as the agent needs it.
@@ -63,6 +64,9 @@ pub struct ObjectVersion {
     pub generation: i64,
     /// Of uid, labels, annotations, owners and deletion.
     pub fingerprint: u64,
+    /// Digest of the uid of the only AppliedManifestWork that owns it; 0 if none does, if several
+    /// do, or if the object is being deleted.
+    sole_owner: u64,
 }
 
 impl ObjectVersion {
@@ -80,13 +84,23 @@ impl ObjectVersion {
             revision: revision(&metadata.resource_version),
             generation: metadata.generation,
             fingerprint: hasher.finish(),
+            sole_owner: match sole_owner(&metadata.owner_references) {
+                Some(uid) if metadata.deletion_timestamp.is_none() => digest_of_uid(uid),
+                _ => 0,
+            },
         }
     }
 
     /// The version of an object that was read or written.
     pub fn of_object(object: &Object) -> Self {
-        let metadata = object.get("metadata").cloned().unwrap_or_default();
-        serde_json::from_value(metadata).map_or_else(|_| Self::default(), |read| Self::of(&read))
+        let metadata = object.get("metadata").map(Metadata::deserialize);
+        metadata.and_then(Result::ok).map_or_else(Self::default, |read| Self::of(&read))
+    }
+
+    /// Whether this AppliedManifestWork, and no other, owned the object in this version, and the
+    /// object was not being deleted.
+    pub fn is_only_owned_by(&self, uid: &str) -> bool {
+        self.sole_owner != 0 && self.sole_owner == digest_of_uid(uid)
     }
 
     /// Whether nothing but status (and the like) can differ.
@@ -95,6 +109,13 @@ impl ObjectVersion {
             && self.generation == other.generation
             && self.fingerprint == other.fingerprint
     }
+}
+
+/// Never 0.
+fn digest_of_uid(uid: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    uid.hash(&mut hasher);
+    hasher.finish().max(1)
 }
 
 /// A ManifestWork as it comes.

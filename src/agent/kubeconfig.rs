@@ -20,6 +20,7 @@ const OPTIONS: ClientOptions = ClientOptions {
     connect_timeout: Duration::from_secs(10),
     write_timeout: None,
     read_timeout: None,
+    idle_connections_max: 8,
 };
 /// A kubeconfig names a handful of files.
 const FILES_MAX: usize = 64;

@@ -24,6 +24,7 @@ mod applied_works;
 mod apply;
 mod apply_error;
 mod config;
+mod deletion;
 mod discovery;
 mod error;
 mod executor;

@@ -10,6 +10,8 @@ use gitwork_runtime::logs::EscapedLog;
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
+    // All but expressions and the names of hosts runs on one thread.
+    gitwork_runtime::heap::share(1);
     let Command::Agent(flags) = Cli::parse_from(without_program_path(std::env::args_os())).command;
     let default = match flags.v {
         0..=2 => "info",

@@ -1,5 +1,7 @@
 //! The paths of collections and objects on an API server.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
 use gitwork_agent_core::identity::WORK_GROUP;
 use gitwork_agent_core::manifest::ResourceMapping;
 use gitwork_api::work::AppliedManifestResourceMeta;
@@ -41,19 +43,10 @@ pub fn work_mapping(resource: &str, namespaced: bool) -> ResourceMapping {
 
 /// One segment of a path: whatever a manifest names, it stays one.
 fn segment(text: &str) -> String {
-    use std::fmt::Write;
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric()
-            || matches!(byte, b'-' | b'_' | b':')
-            || (byte == b'.' && text != "." && text != "..")
-        {
-            encoded.push(char::from(byte));
-        } else {
-            let _infallible = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
+    const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b':');
+    const BUT_DOTS: &AsciiSet = &RESERVED.remove(b'.');
+    let reserved = if matches!(text, "." | "..") { RESERVED } else { BUT_DOTS };
+    utf8_percent_encode(text, reserved).to_string()
 }
 
 /// The resource of a recorded object, which is namespaced if it has a namespace.

@@ -6,9 +6,10 @@ use std::time::Duration;
 use http::{Method, Request, header};
 use kube::Client;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::sleep;
 
+use super::deletion::{Deletion, DeletionTarget};
 use super::metrics::AgentMetrics;
 use super::throttle::{RateLimit, Throttle};
 use gitwork_agent_core::identity::FIELD_MANAGER;
@@ -289,14 +290,16 @@ impl ApiServer {
         self.send(ServerRequest { content_type, ..request }).await
     }
 
-    /// Deletes in the background the object with this uid, and no other. That it does not exist is
-    /// no error.
-    pub async fn delete(&self, path: &str, uid: &str) -> Result<(), ApiError> {
-        let options = json!({"kind": "DeleteOptions", "apiVersion": "v1",
-            "propagationPolicy": "Background", "preconditions": {"uid": uid}});
-        let body = options.to_string().into_bytes();
-        let sent = self.send::<Value>(ServerRequest::write(Method::DELETE, path, body));
-        absent_is_none(sent.await).map(|_deleted| ())
+    /// Deletes in the background the object that `target` names, and no other. That it does not
+    /// exist is no error.
+    pub async fn delete(
+        &self,
+        path: &str,
+        target: &DeletionTarget<'_>,
+    ) -> Result<Deletion, ApiError> {
+        let body = target.options().to_string().into_bytes();
+        let sent = self.send::<Object>(ServerRequest::write(Method::DELETE, path, body));
+        Ok(absent_is_none(sent.await)?.map_or(Deletion::Gone, |body| target.outcome(body)))
     }
 
     /// Opens a watch, of whole objects or of their metadata. The stream ends `open_for` later, if

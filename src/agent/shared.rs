@@ -13,7 +13,10 @@ use super::state::AgentState;
 use super::tracking::{ObjectChange, QueueKey};
 
 /// Delay before a pass, since changes of one object often come in pairs.
-const COALESCE: Duration = Duration::from_millis(20);
+const COALESCE: Duration = Duration::from_millis(10);
+/// Delay before a pass over a work that is being deleted: usually its objects are all gone by then,
+/// and so is the work.
+const COALESCE_DELETIONS: Duration = Duration::from_secs(1);
 /// Minimum time between two passes over one work that its objects' changes start.
 const PASS_INTERVAL_MIN: Duration = Duration::from_millis(250);
 
@@ -65,14 +68,16 @@ impl SharedState {
         let keys = self.lock().record_changes(changes);
         let now = Instant::now();
         for key in keys {
-            let after_last = match &key {
-                QueueKey::Work(name) => {
-                    self.lock().works.get(name).and_then(|entry| entry.last_pass_end)
-                }
-                QueueKey::Applied(_) => None,
+            let (delay, last_pass_end) = match &key {
+                QueueKey::Work(name) => match self.lock().works.get(name) {
+                    Some(entry) if entry.work.deleting => (COALESCE_DELETIONS, None),
+                    Some(entry) => (COALESCE, entry.last_pass_end),
+                    None => continue,
+                },
+                QueueKey::Applied(_) => (COALESCE, None),
             };
-            let not_before = after_last.map_or(now, |looked| looked + PASS_INTERVAL_MIN);
-            self.queue.add_at(key, not_before.max(now + COALESCE));
+            let not_before = last_pass_end.map_or(now, |ended| ended + PASS_INTERVAL_MIN);
+            self.queue.add_at(key, not_before.max(now + delay));
         }
     }
 

@@ -17,6 +17,7 @@ use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 use super::apply_error::ApplyError;
+use super::deletion::DeletionTarget;
 use super::discovery::Discovery;
 use super::executor::ExecutorPermissions;
 use super::executor_access::AccessRequest;
@@ -335,7 +336,9 @@ impl Steps<'_> {
 
     /// Deletes and creates. If the object still exists then, the create fails and is tried again.
     async fn recreate(&self, object: &Object, progress: &mut Progress) -> Result<bool, ApplyError> {
-        let deleted = self.cluster.server.delete(&self.target.path, &progress.uid()).await;
+        let uid = progress.uid();
+        let target = DeletionTarget::uid(&uid);
+        let deleted = self.cluster.server.delete(&self.target.path, &target).await;
         deleted.map_err(|error| self.of_write(error))?;
         let mut object = object.clone();
         edit_metadata(&mut object, |metadata| {

@@ -162,6 +162,17 @@ impl Tracking {
         Some(LastObserved { state: tracked.state, applied_digest: digest })
     }
 
+    /// The last version of an object that is known to have existed; `None` if the object is not
+    /// tracked, or not known to exist.
+    pub fn version(&self, key: &ObjectKey) -> Option<ObjectVersion> {
+        self.get(key)?.state.version()
+    }
+
+    /// Whether an object is tracked and known not to exist.
+    pub fn is_absent(&self, key: &ObjectKey) -> bool {
+        self.get(key).is_some_and(|tracked| tracked.state == ObservedState::Absent)
+    }
+
     /// Records an object's state after a read or a write, and subscribes the manifest to changes.
     pub fn subscribe(&mut self, key: &ObjectKey, state: ObservedState, new: Subscription) {
         let Some(kind) = self.kinds.get_mut(key.kind) else { return };

@@ -46,7 +46,7 @@ pub struct AdoptArgs {
 #[derive(Debug, thiserror::Error)]
 enum AdoptionError {
     /// Git does not want the work.
-    #[error("Git has no valid work {key}; `gitwork validate` shows the errors")]
+    #[error("Git has no valid work {key}")]
     NotInGit { key: WorkKey },
     /// There is nothing to adopt.
     #[error("the hub has no ManifestWork {key} to adopt; gitwork creates it")]
@@ -77,6 +77,13 @@ impl OperationError for AdoptionError {
             Self::AlreadyOwned { .. } => "AlreadyOwned",
             Self::OtherOrigin { .. } => "OtherOrigin",
             Self::Hub(_) => "Hub",
+        }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::NotInGit { .. } => vec!["`gitwork validate` shows the errors".to_owned()],
+            _ => Vec::new(),
         }
     }
 }

@@ -114,10 +114,7 @@ enum HashNotFoundError {
     #[error("no change is held, or all held changes are already approved")]
     NothingHeld,
     /// No held change has the hash. `held` lists those that there are, one per line.
-    #[error(
-        "no held change has this hash, so the plan has changed; run `gitwork plan` and approve one \
-         of these:{held}"
-    )]
+    #[error("no held change has this hash, so the plan has changed")]
     PlanChanged { held: String },
 }
 
@@ -128,6 +125,15 @@ impl OperationError for HashNotFoundError {
 
     fn reason(&self) -> &'static str {
         "HashNotFound"
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::NothingHeld => Vec::new(),
+            Self::PlanChanged { held } => {
+                vec![format!("run `gitwork plan` and approve one of these:{held}")]
+            }
+        }
     }
 }
 

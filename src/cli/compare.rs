@@ -127,7 +127,7 @@ impl PlanArgs {
         configured.guards.policy.allow_delete_all |= self.allow_delete_all;
         configured.guards.policy.adoption = self.adopt.unwrap_or(configured.guards.policy.adoption);
         configured.guards.rewind = self.rewind.unwrap_or(configured.guards.rewind);
-        Ok(configured)
+        Ok(configured.with_schema_errors(self.strict))
     }
 
     fn time(&self) -> Timestamp {
@@ -301,7 +301,7 @@ pub(super) async fn plan_of(
     let contents = gitwork_hub::read_contents(&on_hub.hub, keys).await;
     for (key, result) in &contents {
         if let Err(why) = result {
-            output::note(&format!("cannot read {key}, from which objects move: {why}"));
+            output::note_failure(&format!("cannot read {key}, from which objects move"), why);
         }
     }
     state.facts_mut().set_contents(contents, now);

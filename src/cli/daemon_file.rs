@@ -7,6 +7,7 @@ use jiff::tz::TimeZone;
 
 use super::error::CommandError;
 use super::output;
+use super::schema_args::ObjectCheckArgs;
 use super::source_args::{Credentials, SourceArgs};
 use super::source_id::IdFrom;
 use gitwork_core::config::file;
@@ -34,6 +35,7 @@ pub fn source_config(
         .map_err(|error| in_file(path, &format!("sources[{index}]"), &error.message()))?;
     config.tenancy = source.policy.clone().into();
     config.content_bytes_max = content_bytes_max(source);
+    config.schema_checks = ObjectCheckArgs::default().checks(Some(source))?;
     Ok(config)
 }
 

@@ -363,7 +363,7 @@ async fn observe(args: &HubArgs, key: &WorkKey) -> Result<ObservedHub, CommandEr
     let works = match hub.list(None).await {
         Ok(works) => Some(works),
         Err(why) => {
-            output::note(&format!("cannot plan the work: {why}"));
+            output::note_failure("cannot plan the work", &why);
             None
         }
     };

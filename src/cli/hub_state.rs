@@ -41,10 +41,10 @@ impl HubState {
         works: Vec<ObservedWork>,
     ) -> Self {
         let directives = hub.directives(source).await.inspect_err(|why| {
-            output::note(&format!("cannot read suspensions and approvals on the hub: {why}"));
+            output::note_failure("cannot read suspensions and approvals on the hub", why);
         });
         let record = hub.record(source).await.inspect_err(|why| {
-            output::note(&format!("cannot read the source's record on the hub: {why}"));
+            output::note_failure("cannot read the source's record on the hub", why);
         });
         Self { hub: hub.clone(), works, directives: directives.ok(), record: record.ok() }
     }
@@ -61,10 +61,7 @@ impl HubState {
 
 /// Nothing can be verified without the source's record.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "the signatures cannot be checked without the source's record on the hub; ask for the role \
-     gitwork-operator, or plan between two commits with --base"
-)]
+#[error("the signatures cannot be checked without the source's record on the hub")]
 struct UnreadableRecordError;
 
 impl OperationError for UnreadableRecordError {
@@ -74,5 +71,10 @@ impl OperationError for UnreadableRecordError {
 
     fn reason(&self) -> &'static str {
         "UnreadableRecord"
+    }
+
+    fn hints(&self) -> Vec<String> {
+        let hint = "ask for the role gitwork-operator, or plan between two commits with --base";
+        vec![hint.to_owned()]
     }
 }

@@ -35,6 +35,7 @@ mod report_args;
 mod run;
 mod run_args;
 mod run_setup;
+mod schema_args;
 mod serve;
 mod signals;
 mod signer_args;

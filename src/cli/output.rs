@@ -11,7 +11,7 @@ use terminal_size::{Height, Width, terminal_size_of};
 
 use super::error::CommandError;
 use gitwork_core::model::diagnostic::Diagnostic;
-use gitwork_core::model::operation_error::{ErrorClass, OperationError};
+use gitwork_core::model::operation_error::{ErrorClass, OperationError, describe};
 use gitwork_core::text::diagnostics::text;
 use gitwork_core::text::escape::{escape_invisible, escape_untrusted_json, json_text};
 use gitwork_core::text::style::ColorMode;
@@ -74,6 +74,11 @@ pub fn width() -> Option<usize> {
 pub fn size() -> (usize, usize) {
     let known = terminal_size_of(io::stdout());
     known.map_or((80, 24), |(Width(width), Height(height))| (width.into(), height.into()))
+}
+
+/// Writes a note about a failure that the command goes on after: `what` failed for this reason.
+pub fn note_failure(what: &str, why: &dyn OperationError) {
+    note(&format!("{what}: {}", describe(why)));
 }
 
 /// Writes a note to stderr. Failed writes are ignored.

@@ -12,13 +12,14 @@ use super::error::CommandError;
 use super::facts::facts_of_hub;
 use super::output;
 use super::published_facts::published_facts;
+use super::schema_args::ObjectCheckArgs;
 use super::signer_args::SignerArgs;
 use super::source_args::{HubArgs, SourceArgs};
 use super::source_id::{IdFrom, source_on_hub};
 use gitwork_core::config::commit_status::StatusBranchConfig;
 use gitwork_core::config::schema::closest;
 use gitwork_core::config::signers::SignerKeys;
-use gitwork_core::config::{DaemonFile, DaemonSource};
+use gitwork_core::config::{DaemonFile, DaemonSource, SchemaPolicy};
 use gitwork_core::model::diagnostic::{Code, Diagnostic};
 use gitwork_core::model::facts::{Facts, FactsError};
 use gitwork_core::model::name::WorkKey;
@@ -41,13 +42,16 @@ pub struct ReadArgs {
     #[arg(long, value_name = "FILE")]
     facts: Option<PathBuf>,
     #[command(flatten)]
+    schemas: ObjectCheckArgs,
+    #[command(flatten)]
     source: SourceArgs,
 }
 
-/// Whether unknown facts are an error.
+/// Whether unknown facts and lowered problems of objects are errors.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct StrictArgs {
-    /// Fail if the members of a group, or facts that a work needs, are unknown
+    /// Fail if the members of a group, or facts that a work needs, are unknown, and if the API
+    /// server would reject an object, whatever `schemaProblems` says
     #[arg(long)]
     strict: bool,
 }
@@ -116,6 +120,16 @@ impl ConfiguredSource {
         }
     }
 
+    /// With objects that the API server would reject as errors, unless a policy says otherwise.
+    pub fn with_schema_errors(mut self, strict: StrictArgs) -> Self {
+        let checks = &mut self.config.schema_checks;
+        checks.default = Some(SchemaPolicy::Error);
+        if strict.strict {
+            checks.operator = Some(SchemaPolicy::Error);
+        }
+        self
+    }
+
     /// The facts of the hub, or if it does not tell them those of the status branch; `None` if the
     /// arguments name others, or there are none.
     pub fn missing_facts(&self, hub: Option<&HubArgs>) -> Option<Arc<Facts>> {
@@ -159,7 +173,10 @@ impl ReadArgs {
         match &self.config {
             Some(file) => self.in_file(file, None),
             None => Ok(ConfiguredSource {
-                config: self.source.config()?,
+                config: SourceConfig {
+                    schema_checks: self.schemas.checks(None)?,
+                    ..self.source.config()?
+                },
                 id_from: self.source.id_from(),
                 guards: GuardOptions {
                     origin: Some(self.source.origin()?),
@@ -226,6 +243,7 @@ impl ReadArgs {
         let mut config = self.merged_with(&theirs)?.config()?;
         config.tenancy = source.policy.clone().into();
         config.content_bytes_max = daemon_file::content_bytes_max(source);
+        config.schema_checks = self.schemas.checks(Some(source))?;
         let keys = keys.unwrap_or_else(|| source.signer_keys.clone());
         let verification = daemon_file::verification(path, index, source, keys)?;
         let guards = daemon_file::guards(path, index, source)?;

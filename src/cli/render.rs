@@ -114,7 +114,10 @@ pub fn render(args: &RenderArgs) -> Result<Exit, CommandError> {
 
 /// Runs `gitwork validate`.
 pub fn validate(args: &ValidateArgs) -> Result<Exit, CommandError> {
-    let (found, is_complete) = match <[_; 1]>::try_from(args.source.configured_sources()?) {
+    let sources_of = args.source.configured_sources()?;
+    let with_errors = |source: ConfiguredSource| source.with_schema_errors(args.strict);
+    let configured: Vec<ConfiguredSource> = sources_of.into_iter().map(with_errors).collect();
+    let (found, is_complete) = match <[_; 1]>::try_from(configured) {
         Ok([source]) => (read(open(&sources(), source)?, Instant::now())?.diagnostics, true),
         Err(sources) => validate_all(sources),
     };

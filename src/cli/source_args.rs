@@ -8,6 +8,7 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use super::argument_error::ArgumentError;
 use super::error::CommandError;
+use super::schema_args::ObjectCheckArgs;
 use super::source_id::IdFrom;
 use gitwork_api::names::{NameError, check_label};
 use gitwork_core::config::AdoptionPolicy;
@@ -268,7 +269,11 @@ impl SourceArgs {
         };
         let content_bytes_max = gitwork_core::limits::CONTENT_BYTES_MAX;
         let tenancy = Tenancy::default();
-        Ok(SourceConfig { id, repository, path, tenancy, content_bytes_max, facts: None })
+        let schema_checks = ObjectCheckArgs::default().checks(None)?;
+        let facts = None;
+        let config =
+            SourceConfig { id, repository, path, tenancy, schema_checks, content_bytes_max, facts };
+        Ok(config)
     }
 
     fn git(&self, url: String, reference: Reference) -> Result<SourceLocation, CommandError> {

@@ -116,10 +116,7 @@ pub fn suspend(args: &SuspendArgs) -> Result<Exit, CommandError> {
 
 /// There is no suspension to end.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "{scope} is not suspended on the hub; end a suspension of its cluster, of the source or in Git \
-     with the scope or file that set it"
-)]
+#[error("{scope} is not suspended on the hub")]
 struct NotSuspendedError {
     scope: String,
 }
@@ -131,6 +128,12 @@ impl OperationError for NotSuspendedError {
 
     fn reason(&self) -> &'static str {
         "NotSuspended"
+    }
+
+    fn hints(&self) -> Vec<String> {
+        let hint = "end a suspension of its cluster, of the source or in Git with the scope or \
+                    file that set it";
+        vec![hint.to_owned()]
     }
 }
 

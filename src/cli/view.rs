@@ -28,10 +28,10 @@ pub fn show(args: &ViewArgs, view: View) -> Result<Exit, CommandError> {
         }
         let fleet = retry_transient(|| fleet::fleet(&client, &selection)).await?;
         if let Err(why) = &fleet.unreachable {
-            output::note(&format!("cannot read which clusters are unreachable: {why}"));
+            output::note_failure("cannot read which clusters are unreachable", why);
         }
         if let Err(why) = &fleet.reports {
-            output::note(&format!("cannot read which changes the daemon holds: {why}"));
+            output::note_failure("cannot read which changes the daemon holds", why);
         }
         print(args, &options, &fleet)
     })

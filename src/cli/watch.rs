@@ -22,7 +22,7 @@ use super::output;
 use super::output::OutputError;
 use super::signals::SignalError;
 use super::view_args::{View, ViewFormat, ViewOptions};
-use gitwork_core::model::operation_error::{ErrorClass, OperationError};
+use gitwork_core::model::operation_error::{ErrorClass, OperationError, describe};
 use gitwork_core::report::status::live::{LiveWorks, ViewEvent, ViewTransition};
 use gitwork_core::report::status::print;
 use gitwork_core::report::status::tree::WorkTree;
@@ -191,7 +191,7 @@ impl WatchErrors {
             Some(Err(error)) if error.needs_action() && !self.has_worked => Err(error.into()),
             Some(Err(error)) => {
                 if self.noted.as_ref() != Some(&error) {
-                    note(&format!("the view may be out of date: {error}"));
+                    note(&format!("the view may be out of date: {}", describe(&error)));
                 }
                 self.noted = Some(error);
                 Ok(None)

@@ -30,6 +30,10 @@ pub const WORKS_MAX: usize = 200_000;
 /// unless the operator sets another bound. Rendering holds the last commit's as well. A thousand
 /// works of usual size take 5 MiB.
 pub const CONTENT_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Bytes of files that are read for the works of one source and one commit, for each byte that the
+/// works may hold. The files of a group's folder are read again for each member with values of its
+/// own, so they may be as much as a source without groups would have in files.
+pub const INPUT_FACTOR: usize = 4;
 /// Groups of one source. A fleet of 200 clusters needs about ten.
 pub const GROUPS_MAX: usize = 1_000;
 /// Comparisons of the conditions of all groups with the names, labels and claims of clusters: 250
@@ -42,8 +46,14 @@ pub const MEMBERSHIPS_MAX: usize = 400_000;
 /// unless an operator chooses another. OCM's Placement controller writes PlacementDecisions one
 /// after the other, and the status last.
 pub const PLACEMENT_GRACE: Duration = Duration::from_secs(120);
-/// Labels and claims of one ManagedCluster. Of a larger one, they are unknown.
+/// Labels and claims of one ManagedCluster, each counted with 64 bytes more. Of a larger one, they
+/// are unknown.
 pub const CLUSTER_FACTS_BYTES_MAX: usize = 64 * 1024;
+/// Clusters in all PlacementDecisions of a hub that are kept. Of those past it, nothing is: their
+/// Placements are inconsistent then, so that no cluster leaves their groups.
+pub const DECIDED_CLUSTERS_MAX: usize = 2_000_000;
+/// Values in `facts.json`: 50 for each of `CLUSTERS_MAX` clusters. Each takes some 150 bytes.
+pub const FACTS_VALUES_MAX: usize = 1_000_000;
 /// `facts.json`: `CLUSTERS_MAX` clusters with 3 KiB of labels and claims each.
 pub const FACTS_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Length of a path inside a repository, in bytes.

@@ -33,6 +33,7 @@ mod git_history;
 mod hub_queries;
 mod log;
 mod pass;
+mod pauses;
 mod reconciler;
 mod record_keeper;
 mod reports;
@@ -43,6 +44,7 @@ pub use error::EngineError;
 use facts_input::FactsInput;
 use fetch_schedule::FetchSchedule;
 use pass::{Pass, next_event};
+use pauses::watched;
 use reconciler::Reconciler;
 use source_access::Fetched;
 
@@ -127,8 +129,18 @@ impl Engine {
         self.reconciler.once(self.facts).await
     }
 
-    /// Runs until `stop` is true. Requests in flight are then finished or abandoned.
+    /// Runs until `stop` is true. Requests in flight are then finished or abandoned. Long pauses
+    /// are logged and counted.
     pub async fn run(
+        self,
+        hints: mpsc::Receiver<()>,
+        stop: watch::Receiver<bool>,
+    ) -> Result<(), EngineError> {
+        let on_pause = self.reconciler.reports.on_pause();
+        watched(self.run_unwatched(hints, stop), on_pause).await
+    }
+
+    async fn run_unwatched(
         mut self,
         mut hints: mpsc::Receiver<()>,
         mut stop: watch::Receiver<bool>,

@@ -22,7 +22,7 @@ pub type FactsEvents = BoxStream<'static, Result<FactsEvent, FleetError>>;
 
 /// Facts, with the request that they answer.
 #[derive(Debug, Clone, Default)]
-struct Answer {
+struct FactsAnswer {
     request: u64,
     facts: Option<Arc<Facts>>,
 }
@@ -30,7 +30,7 @@ struct Answer {
 /// The facts for one engine.
 #[derive(Debug, Clone)]
 pub struct FactsFeed {
-    answers: watch::Receiver<Answer>,
+    answers: watch::Receiver<FactsAnswer>,
     /// The number of the last request to read everything again; 0 before the first one.
     requests: Arc<watch::Sender<u64>>,
     /// The request that the engine waits for.
@@ -39,7 +39,7 @@ pub struct FactsFeed {
 
 /// The other end of a feed.
 pub struct FactsReader {
-    answers: watch::Sender<Answer>,
+    answers: watch::Sender<FactsAnswer>,
     requests: watch::Receiver<u64>,
     clock: WallClock,
     placement_grace: Duration,
@@ -48,7 +48,7 @@ pub struct FactsReader {
 /// A feed and its reader. `placement_grace`: for how long the decisions of a Placement must have
 /// agreed before a cluster leaves it.
 pub fn facts_feed(clock: WallClock, placement_grace: Duration) -> (FactsFeed, FactsReader) {
-    let (answer_sender, answers) = watch::channel(Answer::default());
+    let (answer_sender, answers) = watch::channel(FactsAnswer::default());
     let (request_sender, requests) = watch::channel(0);
     let feed = FactsFeed { answers, requests: Arc::new(request_sender), awaited: 0 };
     (feed, FactsReader { answers: answer_sender, requests, clock, placement_grace })
@@ -187,7 +187,7 @@ impl FactsReader {
                 return false;
             }
             let last = answer.facts.clone().filter(|_| is_same);
-            *answer = Answer { request, facts: last.or_else(|| Some(Arc::new(facts))) };
+            *answer = FactsAnswer { request, facts: last.or_else(|| Some(Arc::new(facts))) };
             true
         })
     }

@@ -11,6 +11,9 @@ pub const STATUS_PAUSE: Duration = Duration::from_millis(500);
 pub const STATUS_PAUSE_FACTOR: u32 = 20;
 /// The longest pause between two statuses, for a machine that stood still while it made one.
 pub const STATUS_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// A step of an engine that takes longer is logged and counted: events and outcomes of writes wait
+/// for its end.
+pub const ENGINE_PAUSE: Duration = Duration::from_millis(50);
 /// Log lines about single works for each pass or status. Where there are more, one line has their
 /// counts, and each of them is at `debug`: 100,000 lines would cost more than the writes.
 pub const WORK_LINES_MAX: usize = 50;

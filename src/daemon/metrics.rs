@@ -141,6 +141,11 @@ impl Metrics {
         self.pass.durations.get_or_create(&label).observe(time.as_secs_f64());
     }
 
+    /// Counts a step of the engine that took longer than [`crate::limits::ENGINE_PAUSE`].
+    pub fn paused(&self, source: &SourceId, time: Duration) {
+        self.pass.pauses.get_or_create(&of_source(source)).observe(time.as_secs_f64());
+    }
+
     /// Sets how many works are in each state.
     pub fn set_states(&self, status: &SourceStatus) {
         for state in State::ALL {

@@ -45,10 +45,7 @@ pub struct Reporters {
 #[derive(Debug, thiserror::Error)]
 pub enum ReportingError {
     /// The source is a folder on disk.
-    #[error(
-        "a folder on disk has no commits to report on: use the URL of a repository, or remove \
-            {field}"
-    )]
+    #[error("a folder on disk has no commits to report on")]
     Folder {
         /// The configured field that needs commits.
         field: &'static str,
@@ -63,7 +60,7 @@ pub enum ReportingError {
     #[error("statusBranch: {0}")]
     Branch(#[from] PushError),
     /// The status branch is the branch of the source.
-    #[error("statusBranch: {branch} is the branch that the source is read from; name another one")]
+    #[error("statusBranch: {branch} is the branch that the source is read from")]
     OwnBranch {
         /// The name of the branch.
         branch: String,
@@ -92,7 +89,13 @@ impl OperationError for ReportingError {
     }
 
     fn hints(&self) -> Vec<String> {
-        self.inner().map(OperationError::hints).unwrap_or_default()
+        match self {
+            Self::Folder { field } => {
+                vec![format!("use the URL of a repository, or remove {field}")]
+            }
+            Self::OwnBranch { .. } => vec!["name another branch".to_owned()],
+            _ => self.inner().map(OperationError::hints).unwrap_or_default(),
+        }
     }
 }
 

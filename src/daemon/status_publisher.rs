@@ -15,6 +15,7 @@ use gitwork_core::sync::state::SyncState;
 use gitwork_forge::reporter::StatusFeed;
 use gitwork_hub::execute::{ExecuteError, Outcome};
 use gitwork_retry::RetryClass;
+use gitwork_retry::operation_error::describe;
 
 /// The clusters that are unreachable, as last read.
 pub type Reachability = watch::Receiver<Arc<BTreeSet<ClusterName>>>;
@@ -90,7 +91,7 @@ impl StatusPublisher {
                     error.retry_class(),
                     RetryClass::Stale | RetryClass::Unavailable { .. }
                 );
-                let failed = FailedWrite { message: error.to_string(), is_transient };
+                let failed = FailedWrite { message: describe(error), is_transient };
                 self.failed_writes.insert(key.clone(), failed);
             }
             Err(_) => {}

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use git2::{Direction, ErrorCode, FetchOptions, RemoteCallbacks};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use super::address::Address;
 use super::error::FetchError;
@@ -17,6 +18,10 @@ use super::repository::{check_object, object_id, oid};
 use super::transport::{Bounds, RemoteAttempt, SCHEME_URL, with_attempt};
 use crate::limits;
 use gitwork_core::model::name::CommitId;
+
+/// What is escaped in a `file:` URL.
+const ESCAPED_IN_PATHS: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_');
 
 /// The namespace of the mirror's references.
 const NAMESPACE: &str = "refs/gitwork/";
@@ -342,16 +347,8 @@ pub(super) fn callbacks(attempt: &Arc<RemoteAttempt>) -> RemoteCallbacks<'_> {
 /// The URL for libgit2. A colon has no special meaning in a URL, unlike in a path.
 pub(super) fn libgit2_url(address: &Address) -> String {
     let Address::Local(path) = address else { return SCHEME_URL.to_owned() };
-    let mut url = "file://".to_owned();
-    for byte in path.as_os_str().as_encoded_bytes() {
-        match byte {
-            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
-                url.push(*byte as char);
-            }
-            _ => url.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    url
+    let path = percent_encode(path.as_os_str().as_encoded_bytes(), ESCAPED_IN_PATHS);
+    format!("file://{path}")
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ pub enum UrlError {
     #[error("the repository URL {shown} holds credentials")]
     Credentials { shown: String },
     /// The scheme is not supported.
-    #[error("the repository URL {shown} has the scheme `{scheme}`; use https, http, ssh or file")]
+    #[error("the repository URL {shown} has the scheme `{scheme}`")]
     Scheme { shown: String, scheme: String },
     /// Any other problem, which follows the URL in the message.
     #[error("the repository URL {shown} {problem}")]
@@ -76,6 +76,7 @@ impl OperationError for MirrorError {
         let hint = match self {
             Self::Locked { .. } => "give each gitwork that syncs this source its own cache folder",
             Self::Busy { .. } => "wait until it has ended, or end it",
+            Self::Url(UrlError::Scheme { .. }) => "use https, http, ssh or file",
             Self::Url(UrlError::Credentials { .. }) => {
                 "remove them and name a file in `credentials`"
             }

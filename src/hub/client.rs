@@ -23,6 +23,7 @@ const OPTIONS: ClientOptions = ClientOptions {
     connect_timeout: limits::HUB_CONNECT,
     write_timeout: Some(limits::HUB_CALL),
     read_timeout: Some(limits::HUB_WATCH_OPEN),
+    idle_connections_max: limits::HUB_IN_FLIGHT,
 };
 
 /// Makes a client from the current credentials.
@@ -40,10 +41,7 @@ pub enum ClientError {
         problem: String,
     },
     /// There is neither a kubeconfig nor the service account of a pod.
-    #[error(
-        "no hub is configured: {kubeconfig}, and this is not a pod ({in_cluster}); give \
-            --kubeconfig or set KUBECONFIG"
-    )]
+    #[error("no hub is configured: {kubeconfig}, and this is not a pod ({in_cluster})")]
     NoHub {
         /// Why the default kubeconfig cannot be used.
         kubeconfig: String,

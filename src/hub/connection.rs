@@ -12,6 +12,7 @@ use crate::response::{self, RequestTarget};
 use crate::{HubError, limits, unavailable};
 use gitwork_kube::connection::{ApiConnection, ApiResponse, RequestError, RequestLimits};
 use gitwork_kube::watch_stream::WatchStream;
+use gitwork_retry::operation_error::describe;
 
 const LIMITS: RequestLimits = RequestLimits {
     timeout: limits::HUB_CALL,
@@ -84,7 +85,7 @@ impl HubConnection {
         let client = timeout(limits::HUB_CALL, connect()).await;
         let client = client
             .map_err(|_| unavailable("cannot read the credentials again in time".into()))?
-            .map_err(|error| HubError::Forbidden { message: error.to_string() })?;
+            .map_err(|error| HubError::Forbidden { message: describe(&error), hint: None })?;
         self.api.set_client(client);
         tracing::info!("the hub did not accept the credentials; read them again");
         Ok(true)

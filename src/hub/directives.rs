@@ -38,8 +38,7 @@ pub enum DirectiveError {
     /// The ConfigMap has no room for an approval.
     #[error(
         "the directives of this source would have {bytes} bytes, \
-         and a ConfigMap has at most {limit}; \
-         commit the approval to Git: `gitwork approve {hash} --print > approvals/{hash}`"
+         and a ConfigMap has at most {limit}"
     )]
     ApprovalTooLarge {
         /// The hash of the approval.
@@ -52,8 +51,7 @@ pub enum DirectiveError {
     /// The ConfigMap has no room for a suspension.
     #[error(
         "the directives of this source would have {bytes} bytes, \
-         and a ConfigMap has at most {limit}; \
-         resume suspensions that are no longer needed"
+         and a ConfigMap has at most {limit}"
     )]
     TooLarge {
         /// The size of all directives with it, in bytes.
@@ -62,9 +60,7 @@ pub enum DirectiveError {
         limit: usize,
     },
     /// gitwork's own namespace is missing.
-    #[error(
-        "the hub has no namespace {namespace:?}; make it, or name gitwork's own with --namespace"
-    )]
+    #[error("the hub has no namespace {namespace:?}")]
     NamespaceMissing {
         /// Its name.
         namespace: String,
@@ -149,7 +145,7 @@ pub(crate) async fn read(
                 "reading approvals and suspensions needs `get` on configmaps in the \
                     namespace {namespace}, for {name}"
             );
-            return Err(HubError::Forbidden { message });
+            return Err(HubError::Forbidden { message, hint: None });
         }
         status if !status.is_success() => {
             return Err(unavailable(format!("{status} for the ConfigMap {namespace}/{name}")));

@@ -30,6 +30,13 @@ impl OperationError for ClientError {
             Self::Setup(_) => "HubConnection",
         }
     }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::NoHub { .. } => vec!["give --kubeconfig or set KUBECONFIG".to_owned()],
+            Self::Kubeconfig { .. } | Self::Setup(_) => Vec::new(),
+        }
+    }
 }
 
 impl OperationError for FleetError {
@@ -52,6 +59,23 @@ impl OperationError for FleetError {
             Self::NoHub(_) => "NoHub",
         }
     }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::CrdMissing { .. } => vec![
+                "choose the hub of an Open Cluster Management fleet with --kubeconfig or \
+                 --context, or install the CRDs that `gitwork crds` prints"
+                    .to_owned(),
+            ],
+            Self::Forbidden { verb, plural, one_namespace, .. } => {
+                let wider = " in all namespaces, or name one cluster with --cluster";
+                let wider = if *one_namespace { "" } else { wider };
+                vec![format!("ask for `{verb}` on {plural}{wider}")]
+            }
+            Self::NotAccepted => vec!["check whether they have expired or were revoked".to_owned()],
+            Self::Other { .. } | Self::NoHub(_) => Vec::new(),
+        }
+    }
 }
 
 impl OperationError for DirectiveError {
@@ -72,8 +96,24 @@ impl OperationError for DirectiveError {
             Self::WriteRejected { .. } => "WriteRejected",
             Self::Stale { .. } => "Conflict",
             Self::Unavailable { .. } => "HubUnavailable",
-            _ => "NamespaceMissing",
+            Self::NamespaceMissing { .. } => "NamespaceMissing",
         }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        let hint = match self {
+            Self::ApprovalTooLarge { hash, .. } => format!(
+                "commit the approval to Git: `gitwork approve {hash} --print > approvals/{hash}`"
+            ),
+            Self::TooLarge { .. } => "resume suspensions that are no longer needed".to_owned(),
+            Self::NamespaceMissing { .. } => {
+                "create it, or name gitwork's own with --namespace".to_owned()
+            }
+            Self::WriteRejected { .. } | Self::Stale { .. } | Self::Unavailable { .. } => {
+                return Vec::new();
+            }
+        };
+        vec![hint]
     }
 }
 

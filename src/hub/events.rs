@@ -80,7 +80,7 @@ impl EventRecorder {
                 "create events.events.k8s.io in namespace {:?} ({said})",
                 key.cluster.as_str()
             );
-            return Err(HubError::Forbidden { message });
+            return Err(HubError::Forbidden { message, hint: None });
         }
         Err(unavailable(format!("the hub rejects an Event ({status}): {said}")))
     }

@@ -17,7 +17,6 @@ use tokio::time::timeout;
 use crate::fleet_error::FleetError;
 use crate::fleet_resource::Resource;
 use crate::limits;
-use gitwork_core::limits::CLUSTER_FACTS_BYTES_MAX;
 use gitwork_core::model::facts::{
     ClusterFacts, DecisionGroupFacts, Facts, PlacementFacts, PlacementKey,
 };
@@ -34,12 +33,14 @@ struct Object<S> {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Metadata {
     name: String,
     #[serde(default)]
     namespace: String,
     #[serde(default)]
     labels: BTreeMap<String, String>,
+    deletion_timestamp: Option<String>,
 }
 
 /// The facts at `time` of the day, from one list of each kind. It does not show whether clusters
@@ -126,15 +127,14 @@ fn cluster(object: Value) -> Option<(ClusterName, Arc<ClusterFacts>)> {
         serde_json::from_value(status.unwrap_or_else(|| Value::Object(Map::new()))).ok();
     let mut facts = ClusterFacts { labels: metadata.labels, ..ClusterFacts::default() };
     facts.is_stale = read.is_none();
+    facts.is_deleting = metadata.deletion_timestamp.is_some();
     let status = read.unwrap_or_default();
     let version = status.version.map(|version| version.kubernetes);
     facts.version = version.filter(|version| !version.is_empty());
     facts.claims = status.cluster_claims.into_iter().map(|one| (one.name, one.value)).collect();
-    let bytes = |all: &BTreeMap<String, String>| -> usize {
-        all.iter().map(|(key, value)| key.len() + value.len()).sum()
-    };
-    if bytes(&facts.labels) + bytes(&facts.claims) > CLUSTER_FACTS_BYTES_MAX {
-        facts = ClusterFacts { is_stale: true, ..ClusterFacts::default() };
+    if facts.is_too_large() {
+        let is_deleting = facts.is_deleting;
+        facts = ClusterFacts { is_stale: true, is_deleting, ..ClusterFacts::default() };
     }
     Some((name, Arc::new(facts)))
 }

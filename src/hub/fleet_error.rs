@@ -4,20 +4,13 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FleetError {
     /// The API server does not serve the kind.
-    #[error(
-        "the hub does not know {kind}; is this the hub of an Open Cluster Management fleet? \
-         Choose another one with --kubeconfig or --context, \
-         or install the CRDs that `gitwork crds` prints"
-    )]
+    #[error("the hub does not know {kind}")]
     CrdMissing {
         /// The kind.
         kind: &'static str,
     },
     /// RBAC denies the request.
-    #[error(
-        "the hub forbids this ({message}); ask for `{verb}` on {plural}{}",
-        if *one_namespace { "" } else { " in all namespaces, or name one cluster with --cluster" }
-    )]
+    #[error("the hub forbids this ({message})")]
     Forbidden {
         /// The verb of the missing rule.
         verb: &'static str,
@@ -29,7 +22,7 @@ pub enum FleetError {
         message: String,
     },
     /// The API server rejects the credentials.
-    #[error("the hub does not accept the credentials (401); are they expired or revoked?")]
+    #[error("the hub does not accept the credentials (401)")]
     NotAccepted,
     /// The request failed in another way.
     #[error("cannot {verb} the hub's {plural}: {message}")]

@@ -68,7 +68,7 @@ impl LeaseClient {
         match answer.status {
             StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => {
                 let message = format!("{needs} on leases in the namespace {namespace}, for {name}");
-                Err(HubError::Forbidden { message })
+                Err(HubError::Forbidden { message, hint: None })
             }
             status if !status.is_success() => {
                 let text = bounded(&String::from_utf8_lossy(&answer.body));

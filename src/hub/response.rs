@@ -81,9 +81,10 @@ pub fn watch_error(status: &ApiStatus) -> HubError {
 fn of_status(status: &ApiStatus, verb: Verb, target: RequestTarget<'_>) -> HubError {
     let is_write = !matches!(verb, Verb::Get | Verb::List | Verb::Watch);
     if status.is_unauthorized() {
-        let message =
-            "the API server does not accept the credentials (401); are they expired or revoked?";
-        return HubError::Forbidden { message: message.into() };
+        return HubError::Forbidden {
+            message: "the API server does not accept the credentials (401)".to_owned(),
+            hint: Some("check whether they have expired or were revoked".to_owned()),
+        };
     }
     if status.is_forbidden() {
         return forbidden(status, verb, target);
@@ -126,11 +127,13 @@ fn forbidden(status: &ApiStatus, verb: Verb, target: RequestTarget<'_>) -> HubEr
     );
     HubError::Forbidden {
         message: format!(
-            "{verb} manifestworks.work.open-cluster-management.io {namespace} ({}); a ClusterRole \
-             with the rule {{apiGroups: [work.open-cluster-management.io], resources: \
-             [manifestworks], verbs: [{verb}]}}, bound to gitwork's user, would allow it",
+            "{verb} manifestworks.work.open-cluster-management.io {namespace} ({})",
             status.text()
         ),
+        hint: Some(format!(
+            "a ClusterRole with the rule {{apiGroups: [work.open-cluster-management.io], \
+             resources: [manifestworks], verbs: [{verb}]}}, bound to gitwork's user, would allow it"
+        )),
     }
 }
 
@@ -159,6 +162,7 @@ mod tests {
     use super::*;
     use gitwork_core::limits;
     use gitwork_core::model::name::WorkName;
+    use gitwork_retry::operation_error::describe;
 
     fn key() -> WorkKey {
         WorkKey {
@@ -241,7 +245,8 @@ mod tests {
         let message = "manifestworks.work.open-cluster-management.io \"web\" is forbidden: \
                        User \"bot\" cannot patch resource \"manifestworks\" \
                        in API group \"work.open-cluster-management.io\"";
-        let shown = read(403, &status("Forbidden", message, &json!({})), Verb::Patch).to_string();
+        let error = read(403, &status("Forbidden", message, &json!({})), Verb::Patch);
+        let shown = describe(&error);
         for part in
             ["namespace \"edge\"", "verbs: [patch]", "resources: [manifestworks]", "User \"bot\""]
         {

@@ -1,5 +1,6 @@
 //! One page of a list, and the query of the next one.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
 /// One page of a list. `T` is an item, in the form that the caller needs.
@@ -28,6 +29,9 @@ pub struct ListMetadata {
     pub next: String,
 }
 
+/// All but the unreserved characters of RFC 3986.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
 impl<T> ListPage<T> {
     /// The query parameter of the next page, with a leading `&`; `None` after the last page.
     pub fn next_query(&self) -> Option<String> {
@@ -38,14 +42,7 @@ impl<T> ListPage<T> {
 
 /// `text` as a value in a query (RFC 3986). A continue token is opaque by contract.
 pub fn escape_query(text: &str) -> String {
-    text.bytes().fold(String::new(), |mut escaped, byte| {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            escaped.push_str(&format!("%{byte:02X}"));
-        }
-        escaped
-    })
+    utf8_percent_encode(text, RESERVED).to_string()
 }
 
 #[cfg(test)]

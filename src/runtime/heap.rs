@@ -4,15 +4,17 @@ use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Has all threads take their memory from `limits::HEAP_ARENAS_MAX` arenas. To be called before the
-/// first thread is started; with another C library than glibc it does nothing.
-pub fn share() {
+/// Has all threads take their memory from so many arenas. To be called before the first thread is
+/// started; with another C library than glibc it does nothing.
+pub fn share(arenas: i32) {
+    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+    let _unused = arenas;
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[expect(unsafe_code, reason = "there is no safe way to set this")]
     // SAFETY: mallopt takes two numbers and touches the allocator's own parameters; no other thread
     // runs yet. Where it refuses the number, the allocator goes on as it would have.
     unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, crate::limits::HEAP_ARENAS_MAX);
+        libc::mallopt(libc::M_ARENA_MAX, arenas);
     }
 }
 
@@ -27,9 +29,9 @@ pub async fn give_back(every: Duration) {
     }
 }
 
-/// Some milliseconds for a heap of a hundred megabytes. With another C library than glibc it does
-/// nothing.
-fn trim() {
+/// Gives the pages that nothing is in back to the system. It takes some milliseconds for a heap of
+/// a hundred megabytes. With another C library than glibc it does nothing.
+pub fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[expect(unsafe_code, reason = "there is no safe way to ask for this")]
     // SAFETY: malloc_trim takes a number and looks only at the allocator's own state, under its

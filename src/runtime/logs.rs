@@ -1,5 +1,5 @@
-//! What no log may hold, whatever is asked of it: answers of API servers, and characters that hide
-//! or reorder text.
+//! What no log may hold, whatever is asked of it: answers of API servers, what SSH servers make a
+//! library say, and characters that hide or reorder text.
 
 use std::io::{self, Write};
 
@@ -7,15 +7,14 @@ use gitwork_api::escape::{escape_invisible, escape_untrusted_json};
 use tracing_subscriber::EnvFilter;
 
 /// kube's client tells at `debug` what API servers answer, and they quote what they refuse: the
-/// content of Secrets. What there is to know of a refusal is in our own words.
-const CLIENT: &str = "kube_client::client=info";
+/// content of Secrets. The SSH library warns of each odd message, as many as a server sends. What
+/// there is to know of a failure is in our own words.
+const CLIENTS: [&str; 2] = ["kube_client::client=info", "russh=off"];
 
 /// Leaves that out of a filter.
 pub fn without_answers(filter: EnvFilter) -> EnvFilter {
-    match CLIENT.parse() {
-        Ok(directive) => filter.add_directive(directive),
-        Err(_) => filter,
-    }
+    let directives = CLIENTS.iter().filter_map(|text| text.parse().ok());
+    directives.fold(filter, EnvFilter::add_directive)
 }
 
 /// Writes lines of a log, with escapes in place of characters that hide or reorder text.
@@ -65,11 +64,20 @@ mod tests {
 
     #[test]
     fn answers_are_left_out_whatever_is_asked_for() {
-        for asked in ["trace", "kube_client=trace", "kube_client::client=debug,gitwork=debug"] {
+        for asked in
+            ["trace", "kube_client=trace", "kube_client::client=debug,gitwork=debug", "russh=debug"]
+        {
             let filter = without_answers(EnvFilter::new(asked)).to_string();
-            let client: Vec<&str> =
-                filter.split(',').filter(|one| one.starts_with("kube_client::client")).collect();
-            assert_eq!(client, [CLIENT], "{asked}: {filter}");
+            let of = |target: &str| -> Vec<String> {
+                let all = filter.split(',').filter(|one| one.starts_with(target));
+                all.map(str::to_owned).collect()
+            };
+            assert_eq!(
+                of("kube_client::client"),
+                ["kube_client::client=info"],
+                "{asked}: {filter}"
+            );
+            assert_eq!(of("russh"), ["russh=off"], "{asked}: {filter}");
         }
     }
 }

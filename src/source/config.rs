@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gitwork_core::config::tenancy::Tenancy;
 use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::{RepoPath, SourceId};
+use gitwork_core::render::object_checks::SchemaChecks;
 use gitwork_git::{Reference, Remote};
 
 /// The configuration of one source.
@@ -19,6 +20,8 @@ pub struct SourceConfig {
     pub path: RepoPath,
     /// What the operator allows the folders to do.
     pub tenancy: Tenancy,
+    /// How objects are checked against schemas.
+    pub schema_checks: SchemaChecks,
     /// Bytes that the rendered works may hold in memory.
     pub content_bytes_max: usize,
     /// What the hub says of clusters, for groups and values.

@@ -4,7 +4,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 
-use gitwork_core::model::name::{CommitId, ObjectId, RepoPath, WorkKey};
+use gitwork_core::model::name::{ClusterName, CommitId, ObjectId, RepoPath, WorkKey};
 use gitwork_core::model::work::DesiredWork;
 use gitwork_core::plan::added_works::AddedWorks;
 use gitwork_core::plan::folder_removal;
@@ -122,12 +122,14 @@ impl<'a> SourceHistory<'a> {
         let (Origin::Mirror { mirror, .. }, Some(head)) = (self.origin, desired.commit) else {
             return Ok(LastKnownStates::new());
         };
-        let present: BTreeMap<&RepoPath, &DesiredWork> =
-            desired.works.values().map(|work| (&work.path, work)).collect();
-        let (of_groups, others): (Vec<_>, Vec<_>) =
-            candidates.iter().partition(|(_, path)| folder_removal::is_of_group(path));
-        let (renamed, mut removed): (Vec<_>, Vec<_>) =
-            others.into_iter().partition(|(_, path)| present.contains_key(path));
+        // A folder of a group has a work on each member.
+        let present: BTreeMap<(&ClusterName, &RepoPath), &DesiredWork> =
+            desired.works.values().map(|work| ((&work.key.cluster, &work.path), work)).collect();
+        let present = |(key, path): &Candidate| present.get(&(&key.cluster, path)).copied();
+        let (renamed, gone): (Vec<_>, Vec<_>) =
+            candidates.iter().partition(|candidate| present(candidate).is_some());
+        let (of_groups, mut removed): (Vec<_>, Vec<_>) =
+            gone.into_iter().partition(|(_, path)| folder_removal::is_of_group(path));
         let (mut found, of_removed_folders) = self.left_groups(mirror, head, of_groups)?;
         removed.extend(of_removed_folders);
         found.append(self.removed_folders(mirror, desired, &removed, cancel)?);
@@ -140,12 +142,13 @@ impl<'a> SourceHistory<'a> {
         let objects = &mirror.snapshot(head, path)?;
         let names = WorkNames { repository, objects, path };
         found.never_in_git = names.never_in_git(head, applied, &unseen, cancel)?;
-        for (key, path) in renamed {
+        for candidate in renamed {
+            let (key, _) = candidate;
             if found.is_never_in_git(key) {
                 continue;
             }
             // The folder still exists, under another work name: its present options count.
-            let Some(work) = present.get(path) else { continue };
+            let Some(work) = present(candidate) else { continue };
             let state = LastKnownState {
                 removed_by: Some(head),
                 delete_option: work.delete_option.clone(),

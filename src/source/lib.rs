@@ -27,6 +27,7 @@
 //!     repository: SourceLocation::Directory(folder.to_owned()),
 //!     path,
 //!     tenancy: Tenancy::default(),
+//!     schema_checks: Default::default(),
 //!     content_bytes_max: gitwork_core::limits::CONTENT_BYTES_MAX,
 //!     facts: None,
 //! };

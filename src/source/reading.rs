@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::{CommitId, ObjectId, RepoPath};
 use gitwork_core::model::snapshot::{ObjectError, Objects, Snapshot, Tree};
+use gitwork_core::plan::DesiredChange;
 use gitwork_core::render::desired::Desired;
 use gitwork_core::render::renderer::Renderer;
 use gitwork_core::signature::verification::VerificationFailure;
@@ -36,6 +37,8 @@ pub struct SourceState {
     pub is_signed: bool,
     /// The tree at the source's path.
     pub root: ObjectId,
+    /// What differs from the last read, compared here rather than by the engine.
+    pub change: Option<DesiredChange>,
 }
 
 /// The time that the parts of a read took.
@@ -64,6 +67,7 @@ impl Reading {
     pub fn new(config: &SourceConfig, clock: fn() -> Timestamp) -> Self {
         let mut renderer = Renderer::new(config.id.clone())
             .with_tenancy(config.tenancy.clone())
+            .with_schema_checks(config.schema_checks.clone())
             .with_content_bytes_max(config.content_bytes_max);
         let facts = config.facts.clone();
         renderer.set_facts(facts.clone());
@@ -164,6 +168,7 @@ impl Reading {
         let snapshot = mirror.snapshot(commit, path)?;
         let desired = self.render(&snapshot.snapshot(), cancel)?;
         let facts = mirror.repository().commit(commit)?;
+        let change = self.change(&desired);
         Ok(SourceState {
             desired,
             name,
@@ -172,6 +177,7 @@ impl Reading {
             verification_failure: None,
             is_signed: false,
             root: snapshot.root,
+            change,
         })
     }
 
@@ -203,6 +209,7 @@ impl Reading {
             return Ok(SourceState { spent: timer.unchanged(), ..last.clone() });
         }
         let desired = self.render(&snapshot.snapshot(), cancel)?;
+        let change = self.change(&desired);
         Ok(SourceState {
             desired,
             name: directory.root().display().to_string(),
@@ -211,7 +218,13 @@ impl Reading {
             verification_failure: None,
             is_signed: false,
             root: snapshot.root,
+            change,
         })
+    }
+
+    /// What differs from the last read.
+    fn change(&self, now: &Desired) -> Option<DesiredChange> {
+        self.last.as_ref().map(|last| DesiredChange::between(&last.desired, now))
     }
 }
 

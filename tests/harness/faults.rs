@@ -2,12 +2,13 @@
 //! before and responses after the server has acted, responds in the server's place, stalls, and
 //! cuts watches.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::future::pending;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use futures::future::{BoxFuture, FutureExt};
 use gitwork_kube::client::BaseService;
@@ -40,6 +41,10 @@ pub struct Seen {
     pub path: String,
     pub query: String,
     pub fault: Option<Fault>,
+    /// When it came.
+    pub time: Instant,
+    /// How many requests with this method and path were under way then.
+    pub under_way: usize,
 }
 
 impl Seen {
@@ -70,6 +75,21 @@ struct State {
     rules: VecDeque<Rule>,
     seeded: Option<Seeded>,
     seen: Vec<Seen>,
+    /// Requests under way by method and path.
+    under_way: HashMap<(Method, String), usize>,
+}
+
+/// A request under way, until it is dropped.
+struct UnderWay {
+    state: Arc<Mutex<State>>,
+    request: (Method, String),
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut state = self.state.lock().unwrap();
+        state.under_way.entry(self.request.clone()).and_modify(|count| *count -= 1);
+    }
 }
 
 /// The faults of one client. Clones share their state.
@@ -125,6 +145,12 @@ impl Faults {
         self.state.lock().unwrap().seen.iter().filter(|seen| wanted(seen)).count()
     }
 
+    fn count_request(&self, seen: &Seen) -> UnderWay {
+        let request = (seen.method.clone(), seen.path.clone());
+        *self.state.lock().unwrap().under_way.entry(request.clone()).or_default() += 1;
+        UnderWay { state: self.state.clone(), request }
+    }
+
     fn choose(&self, request: &Request<Body>) -> Seen {
         let mut state = self.state.lock().unwrap();
         let mut seen = Seen {
@@ -132,7 +158,11 @@ impl Faults {
             path: request.uri().path().to_owned(),
             query: request.uri().query().unwrap_or_default().to_owned(),
             fault: None,
+            time: Instant::now(),
+            under_way: 0,
         };
+        let request = (seen.method.clone(), seen.path.clone());
+        seen.under_way = state.under_way.get(&request).copied().unwrap_or_default();
         let rule = state.rules.iter_mut().find(|rule| rule.times > 0 && (rule.applies)(&seen));
         seen.fault = match rule {
             Some(rule) => {
@@ -174,8 +204,24 @@ impl Service<Request<Body>> for Faulty {
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
         let seen = self.faults.choose(&request);
+        let under_way = self.faults.count_request(&seen);
+        let response = self.respond(request, &seen);
+        async move {
+            let _under_way = under_way;
+            response.await
+        }
+        .boxed()
+    }
+}
+
+impl Faulty {
+    fn respond(
+        &mut self,
+        mut request: Request<Body>,
+        seen: &Seen,
+    ) -> BoxFuture<'static, Result<ServerResponse, BoxError>> {
         let is_watch = seen.is_watch();
         match seen.fault {
             Some(Fault::LoseRequest) => async { Err(broken()) }.boxed(),
@@ -194,9 +240,7 @@ impl Service<Request<Body>> for Faulty {
             None => self.pass_on(request, is_watch),
         }
     }
-}
 
-impl Faulty {
     fn pass_on(
         &mut self,
         request: Request<Body>,

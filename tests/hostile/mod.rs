@@ -12,6 +12,9 @@ use gitwork_core::model::snapshot::{Entry, EntryKind, Tree};
 
 use crate::memory_repository::{File, MemoryObjects, files};
 
+mod groups;
+pub mod ordinary;
+
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 const WORK: &str = "clusters/a/web";
@@ -86,6 +89,21 @@ pub const ALL: &[HostileInput] = &[
     HostileInput { name: "works-1000-with-problems", add: works_with_problems },
     HostileInput { name: "long-name", add: long_name },
     HostileInput { name: "wildcards", add: wildcards },
+    HostileInput { name: "group-yaml-1000-equal", add: groups::equal_files },
+    HostileInput { name: "group-yaml-1000-equal-invalid", add: groups::equal_invalid_files },
+    HostileInput { name: "group-invalid-names", add: groups::invalid_names },
+    HostileInput { name: "group-invalid-labels", add: groups::invalid_labels },
+    HostileInput { name: "group-overrides", add: groups::overrides },
+    HostileInput { name: "group-names-20000", add: groups::names },
+    HostileInput { name: "group-names-200000", add: groups::too_many_names },
+    HostileInput { name: "group-invalid-folder-1000-members", add: groups::invalid_folder },
+    HostileInput { name: "group-large-value-100-folders", add: groups::large_value },
+    HostileInput { name: "group-values-of-8-mb-1000-members", add: groups::large_values },
+    HostileInput { name: "group-unknown-variable", add: groups::unknown_variable },
+    HostileInput { name: "group-unknown-dependencies", add: groups::unknown_dependencies },
+    HostileInput { name: "group-selectors-1000", add: groups::selectors },
+    HostileInput { name: "group-defaults-nested", add: groups::nested_defaults },
+    HostileInput { name: "group-long-label-keys", add: groups::long_label_keys },
 ];
 
 /// Inputs without a problem: large, and within every documented limit.
@@ -99,6 +117,9 @@ pub const VALID: &[&str] = &[
     "equal-folders-600",
     "equal-folders-of-1-mb-2000",
     "equal-cluster-yaml-300",
+    "group-yaml-1000-equal",
+    "group-overrides",
+    "group-names-20000",
 ];
 
 fn one_file(objects: &mut MemoryObjects, name: &str, text: String) -> ObjectId {

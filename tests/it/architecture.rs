@@ -24,6 +24,7 @@ const CRATES: &[&str] = &[
     "retry",
     "yaml",
     "rules",
+    "schemas",
     "core",
     "signatures",
     "agent-core",
@@ -42,10 +43,23 @@ const CORE_LAYERS: &[&str] =
     &["limits", "model", "text", "config", "signature", "render", "plan", "report", "sync"];
 
 /// Crates whose functions depend on their arguments alone.
-const PURE: &[&str] = &["api", "retry", "yaml", "rules", "core", "signatures", "agent-core"];
+const PURE: &[&str] =
+    &["api", "retry", "yaml", "rules", "schemas", "core", "signatures", "agent-core"];
 
 /// What no pure crate may have among its dependencies, directly or not.
-const IMPURE: &[&str] = &["tokio", "kube", "kube-client", "git2", "libgit2-sys", "openssl-sys"];
+const IMPURE: &[&str] = &["tokio", "kube", "kube-client", "git2", "libgit2-sys", "russh"];
+
+/// TLS and SSH use ring. These would be a second provider.
+const OTHER_PROVIDERS: &[&str] = &[
+    "aws-lc-rs",
+    "aws-lc-sys",
+    "libssh2-sys",
+    "native-tls",
+    "openssl",
+    "openssl-src",
+    "openssl-sys",
+    "ssh2",
+];
 
 /// Some of what clippy forbids in the pure crates: of each way to do IO, at least one.
 const FORBIDDEN_IN_PURE_CRATES: &[&str] = &[
@@ -192,11 +206,28 @@ fn pure_crates_have_no_client_runtime_or_git_library() {
 }
 
 #[test]
-fn the_agent_is_built_without_git_openssl_and_openpgp() {
+fn the_agent_is_built_without_git_ssh_and_openpgp() {
     let packages = packages_of("gitwork-agent");
     assert!(packages.contains("kube"), "the list is read: {packages:?}");
-    for absent in ["git2", "libgit2-sys", "libssh2-sys", "openssl-sys", "pgp", "gitwork-git"] {
+    for absent in ["git2", "libgit2-sys", "russh", "pgp", "gitwork-git"] {
         assert!(!packages.contains(absent), "gitwork-agent is built with {absent}");
+    }
+}
+
+#[test]
+fn tls_and_ssh_have_one_provider_of_cryptography() {
+    for program in ["gitwork", "gitwork-agent"] {
+        let packages = packages_of(program);
+        assert!(packages.contains("ring"), "the list is read: {packages:?}");
+        for absent in OTHER_PROVIDERS {
+            assert!(!packages.contains(*absent), "{program} is built with {absent}");
+        }
+    }
+    // Nor for any other platform, or by a test.
+    let lock = fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    assert!(lock.contains("name = \"ring\""), "the file is read");
+    for absent in OTHER_PROVIDERS {
+        assert!(!lock.contains(&format!("name = \"{absent}\"")), "Cargo.lock has {absent}");
     }
 }
 

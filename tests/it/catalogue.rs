@@ -6,13 +6,17 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use gitwork_core::config::SchemaPolicy;
 use gitwork_core::config::tenancy::{Tenancy, TenantRule};
 use gitwork_core::limits;
 use gitwork_core::model::diagnostic::{Code, Diagnostic, Severity};
+use gitwork_core::model::snapshot::Snapshot;
+use gitwork_core::render::object_checks::SchemaChecks;
+use gitwork_core::render::renderer::Renderer;
 use gitwork_core::text::diagnostics::write_one;
 use gitwork_core::text::style::ColorMode;
 
-use crate::memory_repository::{File, render_within};
+use crate::memory_repository::{File, MemoryObjects, source};
 
 /// Compares a generated file with what stands in the repository, or writes it.
 pub fn assert_up_to_date(path: &str, text: &str) {
@@ -71,6 +75,7 @@ static EXAMPLES: LazyLock<Vec<(Code, Files)>> = LazyLock::new(|| {
         object_examples(),
         group_examples(),
         order_examples(),
+        schema_examples(),
     ]
     .concat()
 });
@@ -151,6 +156,32 @@ fn order_examples() -> Vec<(Code, Files)> {
         ("clusters/edge-1/db/work.yaml", "dependsOn: [web]\n"),
     ]));
     vec![(Code::UnknownDependency, depends_on("database")), (Code::DependencyCycle, cycle)]
+}
+
+/// Problems that an API server would find.
+fn schema_examples() -> Vec<(Code, Files)> {
+    let job = |version: &str, kind: &str, spec: &str| {
+        let metadata = "metadata:\n  name: nightly\n  namespace: shop\n";
+        manifest(&format!("apiVersion: {version}\nkind: {kind}\n{metadata}{spec}"))
+    };
+    let claim = |spec: &str| job("v1", "PersistentVolumeClaim", spec);
+    let metadata = |text: &str| {
+        let of = "metadata:\n  name: settings\n  namespace: shop\n";
+        manifest(&format!("apiVersion: v1\nkind: ConfigMap\n{of}{text}"))
+    };
+    let storage = "  resources: {requests: {storage: 1Gi}}\n";
+    let modes = |modes: &str| claim(&format!("spec:\n  accessModes: {modes}\n{storage}"));
+    vec![
+        (Code::UnknownObjectField, metadata("dat: {colour: red}\n")),
+        (Code::WrongObjectType, config_map("  port: 8080\n")),
+        (Code::MissingObjectField, claim(&format!("spec:\n{storage}"))),
+        (Code::InvalidObjectValue, modes("[ReadWriteTwice]")),
+        (Code::InvalidMetadata, metadata("  labels: {owner: team a}\n")),
+        (Code::UnknownKind, job("batch/v1", "CronJb", "")),
+        (Code::RemovedVersion, job("batch/v1beta1", "CronJob", "")),
+        (Code::DeprecatedVersion, job("v1", "Endpoints", "")),
+        (Code::ServerField, metadata("  uid: 4b2e7d7c\n")),
+    ]
 }
 
 /// Problems of the layout.
@@ -354,11 +385,13 @@ fn found(code: Code) -> Vec<Diagnostic> {
     let rule = TenantRule { namespaces: Some(vec!["shop".into()]), ..TenantRule::default() };
     let rules = if code == Code::NotAllowed { vec![rule] } else { Vec::new() };
     let tenancy: Tenancy = rules.into();
-    render_within(example(code), tenancy)
-        .diagnostics
-        .into_iter()
-        .filter(|d| d.code == code)
-        .collect()
+    let checks = SchemaChecks { default: Some(SchemaPolicy::Error), ..SchemaChecks::default() };
+    let mut objects = MemoryObjects::default();
+    let root = objects.add(example(code));
+    let renderer = Renderer::new(source()).with_tenancy(tenancy);
+    let snapshot = Snapshot { commit: None, root, objects: &objects };
+    let desired = renderer.with_schema_checks(checks).render(&snapshot).unwrap();
+    desired.diagnostics.into_iter().filter(|d| d.code == code).collect()
 }
 
 /// The most that the page shows of one file, and the most files.
@@ -434,6 +467,8 @@ location and a fix. A code never changes its meaning.
   on the hub as it is, neither changed nor deleted. Everything else continues.
 - A *warning* or a *note* freezes nothing, except GW601 and GW604: what is unknown stays as it is.
   With `--strict`, these two are errors for the exit code.
+- The errors GW801 to GW807 are warnings in the daemon, or what `schemaProblems` says:
+  [object-checks.md](object-checks.md).
 
 ## As JSON
 
@@ -457,7 +492,7 @@ remove one.
 `-o sarif` prints SARIF 2.1.0, for code scanning on a forge.
 ";
 
-const CHAPTERS: [(&str, &str); 7] = [
+const CHAPTERS: [(&str, &str); 8] = [
     ("GW1", "Reading files"),
     ("GW2", "Layout"),
     ("GW3", "Configuration files and sidecars"),
@@ -465,6 +500,7 @@ const CHAPTERS: [(&str, &str); 7] = [
     ("GW5", "The operator's policy"),
     ("GW6", "Groups and facts"),
     ("GW7", "The order of works"),
+    ("GW8", "What the API server would reject"),
 ];
 
 #[test]

@@ -67,8 +67,11 @@ fn check(name: &str, sentences: &[String]) {
     }
 }
 
-/// The table of docs/layout.md: what is limited, and the limit of the code.
-fn rows_of_limits() -> [(&'static str, String); 14] {
+/// What is limited, and the limit of the code.
+type Limit = (&'static str, String);
+
+/// The first rows of the table of docs/layout.md.
+fn limits_of_a_work() -> [Limit; 7] {
     let count = grouped;
     [
         ("one ManifestWork, as the hub's webhook counts it", size(core::WORK_BYTES_MAX)),
@@ -100,7 +103,14 @@ fn rows_of_limits() -> [(&'static str, String); 14] {
             "rules with wildcards, multiplied by the objects that they are compared with",
             count(core::RULE_STEPS_MAX),
         ),
-        ("clusters of one source", count(core::CLUSTERS_MAX)),
+    ]
+}
+
+/// The other rows of that table.
+fn limits_of_a_source() -> [Limit; 11] {
+    let count = grouped;
+    [
+        ("clusters of one source, with those that groups name", count(core::CLUSTERS_MAX)),
         ("groups of one source", count(core::GROUPS_MAX)),
         (
             "conditions of groups, multiplied by the clusters that they are compared with",
@@ -114,6 +124,23 @@ fn rows_of_limits() -> [(&'static str, String); 14] {
                 "{}, or [`maxContentMib`](daemon-config.md#repository)",
                 size(core::CONTENT_BYTES_MAX)
             ),
+        ),
+        (
+            "files of one folder of a group, which are read for each member with values of its own",
+            format!("{}, or `maxContentMib`", size(core::CONTENT_BYTES_MAX)),
+        ),
+        (
+            "files of all works of one source that are read for one commit",
+            format!("{} times as much", word(core::INPUT_FACTOR as u64)),
+        ),
+        (
+            "labels and claims of one ManagedCluster, 64 bytes more for each. Of a larger one, \
+             they are unknown",
+            size(core::CLUSTER_FACTS_BYTES_MAX),
+        ),
+        (
+            "`facts.json`",
+            format!("{} and {} values", size(core::FACTS_BYTES_MAX), count(core::FACTS_VALUES_MAX)),
         ),
         (
             "approvals in `approvals/`",
@@ -132,8 +159,9 @@ fn table_of_limits_is_that_of_the_code() {
     let layout = page("layout.md");
     let table = layout.split("\n| what | at most |\n|---|---|\n").nth(1).unwrap();
     let found: Vec<&str> = table.lines().take_while(|line| line.starts_with('|')).collect();
+    let expected = limits_of_a_work().into_iter().chain(limits_of_a_source());
     let expected: Vec<String> =
-        rows_of_limits().iter().map(|(what, most)| format!("| {what} | {most} |")).collect();
+        expected.map(|(what, most)| format!("| {what} | {most} |")).collect();
     assert_eq!(found, expected);
     check(
         "layout.md",

@@ -77,7 +77,11 @@ fn explain(folder: &Path, arguments: &[&str]) -> Output {
 }
 
 fn explained(folder: &Path, what: &str) -> Value {
-    let output = explain(folder, &[what, "-o", "json"]);
+    explained_with(folder, what, &[])
+}
+
+fn explained_with(folder: &Path, what: &str, arguments: &[&str]) -> Value {
+    let output = explain(folder, &[&[what, "-o", "json"], arguments].concat());
     assert_eq!(code(&output), Some(0), "{}", err(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -141,6 +145,81 @@ fn each_setting_is_explained_with_its_source_and_matches_rendering() {
     assert_eq!(configs.len(), 1);
     assert_eq!(configs[0]["updateStrategy"], strategy["value"]);
     assert_eq!(configs[0]["feedbackRules"], setting(&object, "feedbackRules")["value"]);
+}
+
+/// A group with values, overrides and settings, and a member with values and labels of its own.
+fn group_with_values() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let values = "${COLOUR} ${SIZE} ${TAG} ${cluster.labels['city']} ${cluster.claims['region']}";
+    for (path, text) in [
+        ("gitwork.yaml", "defaults:\n  labels:\n    of: source\n    team: source\n"),
+        (
+            "groups/edge/group.yaml",
+            "clusters: [edge-1]\nvalues:\n  COLOUR: blue\n  SIZE: 1\n  TAG: one\noverrides:\n- \
+             clusters: ['edge-*']\n  values:\n    TAG: two\ndefaults:\n  substitute: true\n  \
+             labels:\n    of: group\n",
+        ),
+        ("groups/edge/web/cm.yaml", &config_map("web", values)),
+        ("clusters/edge-1/cluster.yaml", "values:\n  SIZE: 2\nlabels:\n  city: Ulm\n"),
+    ] {
+        write(folder.path(), path, text);
+    }
+    let facts = json!({"managedClusters": {"edge-1": {
+        "labels": {"city": "Bonn"}, "claims": {"region": "eu"},
+    }}});
+    write(folder.path(), "facts.json", &facts.to_string());
+    folder
+}
+
+/// The group's values and settings, its overrides for the cluster, and what the hub says of it.
+#[test]
+fn values_and_settings_of_a_group_are_explained_by_file_or_fact() {
+    let folder = group_with_values();
+    let output = explain(folder.path(), &["edge-1/web", "--facts", "facts.json", "-o", "json"]);
+    assert_eq!(code(&output), Some(0), "{}", err(&output));
+    let work: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let group = "groups/edge/group.yaml";
+    for (name, value, set_by, fact, over) in [
+        ("values.COLOUR", json!("blue"), format!("{group}:3"), json!(null), vec![]),
+        (
+            "values.SIZE",
+            json!(2),
+            "clusters/edge-1/cluster.yaml:2".into(),
+            json!(null),
+            vec![format!("{group}:4")],
+        ),
+        ("values.TAG", json!("two"), format!("{group}:9"), json!(null), vec![format!("{group}:5")]),
+        (
+            "values.cluster.labels[\"city\"]",
+            json!("Ulm"),
+            "clusters/edge-1/cluster.yaml:4".into(),
+            json!(null),
+            vec![],
+        ),
+        (
+            "values.cluster.claims[\"region\"]",
+            json!("eu"),
+            "-:null".into(),
+            json!("ManagedCluster edge-1"),
+            vec![],
+        ),
+        (
+            "labels.of",
+            json!("group"),
+            format!("{group}:13"),
+            json!(null),
+            vec!["gitwork.yaml:3".to_owned()],
+        ),
+        ("labels.team", json!("source"), "gitwork.yaml:4".into(), json!(null), vec![]),
+    ] {
+        let found = setting(&work, name);
+        assert_eq!(found["value"], value, "{name}");
+        assert_eq!(place(&found["setBy"]), set_by, "{name}");
+        assert_eq!(found["fact"], fact, "{name}");
+        let overrides: Vec<String> =
+            found["overrides"].as_array().into_iter().flatten().map(place).collect();
+        assert_eq!(overrides, over, "{name}");
+    }
 }
 
 #[test]
@@ -290,6 +369,30 @@ fn value_that_a_secret_uses_is_not_shown() {
     assert_eq!(setting(&explanation, "values.REGION")["value"], "north");
     for name in ["values.TOKEN", "values.OTHER"] {
         assert!(setting(&explanation, name)["value"].as_str().unwrap().contains("hidden"));
+    }
+    assert!(!explanation.to_string().contains("c4n4ry"), "{explanation}");
+}
+
+/// Also if a group, one of its overrides or the hub sets it.
+#[test]
+fn value_of_a_group_that_a_secret_uses_is_not_shown() {
+    let folder = clone();
+    let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: key, namespace: shop}\n\
+                  stringData: {a: \"x${TOKEN}\", b: \"${CHANGED}\", \
+                  c: \"${cluster.claims['password']}\"}\n";
+    let group = "clusters: [edge-1]\nvalues: {TOKEN: c4n4ry, OTHER: c4n4ry, CHANGED: any}\n\
+                 overrides:\n- clusters: [edge-1]\n  values: {CHANGED: c4n4ry}\n\
+                 defaults: {substitute: true}\n";
+    write(folder.path(), "groups/secrets/group.yaml", group);
+    write(folder.path(), "groups/secrets/keys/key.yaml", secret);
+    let facts = r#"{"managedClusters": {"edge-1": {"claims": {"password": "c4n4ry"}}}}"#;
+    write(folder.path(), "facts.json", facts);
+    let path = folder.path().join("facts.json");
+    let of_file = ["--facts", path.to_str().unwrap()];
+    let explanation = explained_with(folder.path(), "edge-1/keys", &of_file);
+    for name in ["TOKEN", "OTHER", "CHANGED", "cluster.claims[\"password\"]"] {
+        let value = &setting(&explanation, &format!("values.{name}"))["value"];
+        assert!(value.as_str().unwrap().contains("hidden"), "{name}: {value}");
     }
     assert!(!explanation.to_string().contains("c4n4ry"), "{explanation}");
 }

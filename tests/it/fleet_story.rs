@@ -5,16 +5,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
+use gitwork_core::plan::drift_backoff::Contentions;
 use gitwork_core::plan::observed::{Observed, ObservedWork};
 use gitwork_core::plan::{Action, LastKnownStates, Plan, PlanPolicy, Reason, plan};
 use gitwork_core::render::desired::Desired;
-use gitwork_core::report::review::{RemovalOutcome, RemovedObject, Review, WorkChange};
+use gitwork_core::report::review::{RemovalOutcome, RemovedObject, Review, WorkChange, would_hold};
+use gitwork_core::report::status::source::{SourceStatus, StatusInputs};
 use serde_json::{Map, Value, json};
 
 use crate::cases::repository;
 use crate::memory_repository::{File, render_with_facts};
 
 const CASE: &str = "fleet";
+/// The repository of another team.
+const MESH: &str = "fleet-mesh";
 const STORES_OF_A_CITY: usize = 15;
 const CITIES: [(&str, &str); 12] = [
     ("berlin", "de"),
@@ -175,6 +179,18 @@ fn each_cluster_has_its_own_values() {
     assert!(text(&desired, "stage-1", "monitoring").contains(".status.lastScrape"));
 }
 
+/// The repository of another team is a second source on the same hub.
+#[test]
+fn mesh_of_another_repository_is_in_data_centres_and_core_clusters() {
+    let desired = render(&repository(MESH));
+    assert_eq!(with_work(&desired, "mesh"), with_work(&render(&repository(CASE)), "ingress"));
+    assert_eq!(desired.works.len(), 12 + 8);
+    for (cluster, value) in [("dc-bern", "eu.mesh"), ("prod-us-3", "us.mesh"), ("stage-1", "eu")] {
+        let text = text(&desired, cluster, "mesh");
+        assert!(text.contains(value) && text.contains(&format!("\"{cluster}\"")), "{text}");
+    }
+}
+
 /// A work as the hub has it, applied and available.
 fn on_hub(desired: &Desired, key: &WorkKey) -> ObservedWork {
     let mut work = desired.works[key].body.to_manifest_work(key, None);
@@ -276,4 +292,57 @@ fn narrowed_selector_deletes_nothing() {
     assert_eq!(plan.steps.count(Action::Delete), 0);
     let reason = held[0].reason.to_string();
     assert!(reason.contains("held with all 360 deletions of this plan"), "{reason}");
+
+    // The line on the commit, as long as GitHub shows it.
+    let status = status_of(&desired, &observed, &plan).line(140);
+    assert_eq!(
+        status,
+        "80/200 clusters applied, 120 held (group stores); 360 deletions held: that is more than \
+         10 works and more than 5% of the source's"
+    );
+    // The plan of the pull request.
+    let holds = would_hold(&had, &desired, &PlanPolicy::default(), None);
+    assert_eq!(holds.len(), 1);
+    assert!(holds[0].reason.starts_with("360 deletions would wait"), "{}", holds[0].reason);
+}
+
+/// A single city is little of the source, but more than the budget of its group: one group's
+/// deletions wait, and the plan of the pull request says so.
+#[test]
+fn narrowed_selector_of_a_small_group_is_held_for_this_group() {
+    let before = repository(CASE);
+    let mut after = before.clone();
+    let group = "groups/dc-and-core/group.yaml";
+    after.insert(group.to_owned(), File::from("clusters: [dc-wien]\n"));
+    let base = before.get("gitwork.yaml").unwrap().clone();
+    let File::Bytes(text) = base else { panic!("gitwork.yaml") };
+    let text = String::from_utf8(text).unwrap().replace("percent: 5", "percent: 10");
+    let [mut before, mut after] = [before, after];
+    for files in [&mut before, &mut after] {
+        files.insert("gitwork.yaml".to_owned(), File::from(text.as_str()));
+    }
+    let (had, desired) = (render(&before), render(&after));
+    let mut observed = Observed::default();
+    had.works.keys().for_each(|key| observed.record_change(on_hub(&had, key)));
+    let plan = plan_of(&desired, &observed);
+    assert_eq!(plan.steps.count(Action::Hold), 19);
+    let reason = "more than 10 works and more than 10% of those of the group dc-and-core";
+    let line = status_of(&desired, &observed, &plan).line(1_000);
+    assert!(line.contains(reason), "{line}");
+    let holds = would_hold(&had, &desired, &PlanPolicy::default(), None);
+    assert!(holds.iter().any(|hold| hold.works == 19 && hold.reason.contains(reason)), "{holds:?}");
+}
+
+fn status_of(desired: &Desired, observed: &Observed, plan: &Plan) -> SourceStatus {
+    let inputs = StatusInputs {
+        desired,
+        observed,
+        plan,
+        contentions: &Contentions::new(),
+        record_generation: 0,
+        failed_writes: &BTreeMap::new(),
+        unreachable: &BTreeSet::new(),
+        now: "2026-11-26T10:00:00Z".parse().unwrap(),
+    };
+    SourceStatus::of(&inputs, None)
 }

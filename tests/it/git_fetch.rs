@@ -452,6 +452,56 @@ fn every_kind_of_ssh_key_authenticates() {
 }
 
 #[test]
+fn ssh_keys_of_all_kinds_and_formats_authenticate() {
+    let world = World::new();
+    let kinds = ["ed25519", "ecdsa", "rsa"];
+    let keys = kinds.map(|kind| keygen(world.folder.path(), kind, kind, ""));
+    let public = keys.clone().map(|key| key.with_extension("pub"));
+    let authorized: Vec<&Path> = public.iter().map(PathBuf::as_path).collect();
+    let server = SshServer::start(&["ed25519"], &authorized);
+    let known = world.file("known_hosts", &server.known_hosts("ed25519"));
+    let passphrase = world.file("passphrase", "open sesame");
+    let fetch = |key: &Path| {
+        let auth = Auth::Ssh {
+            key: key.to_owned(),
+            passphrase_file: Some(passphrase.clone()),
+            known_hosts: known.clone(),
+        };
+        world.fetch(&Remote { auth, ..remote(server.url(world.repo.path())) })
+    };
+    for (key, kind) in keys.iter().zip(kinds) {
+        // A passphrase that the key does not need does no harm.
+        fetch(key).unwrap_or_else(|error| panic!("{kind}: {}", text(&error)));
+        for (format, passphrase) in [
+            ("RFC4716", "open sesame"),
+            ("PEM", ""),
+            ("PEM", "open sesame"),
+            ("PKCS8", ""),
+            ("PKCS8", "open sesame"),
+        ] {
+            let copy = world.folder.path().join(format!("{kind}-{format}-{}", passphrase.len()));
+            fs::copy(key, &copy).unwrap();
+            let converted = std::process::Command::new("ssh-keygen")
+                .args(["-q", "-p", "-m", format, "-P", "", "-N", passphrase, "-f"])
+                .arg(&copy)
+                .status();
+            assert!(converted.unwrap().success(), "{kind} {format}");
+            let result = fetch(&copy);
+            let written = fs::read_to_string(&copy).unwrap();
+            let first = written.lines().next().unwrap();
+            if kind == "ecdsa" && written.contains("DEK-Info") {
+                let error = text(&result.unwrap_err());
+                assert!(error.contains("`ssh-keygen -p` writes"), "{error}");
+                continue;
+            }
+            result.unwrap_or_else(|error| {
+                panic!("{kind} {format} {passphrase:?} {first}: {}", text(&error))
+            });
+        }
+    }
+}
+
+#[test]
 fn ssh_host_key_is_checked_before_authentication() {
     let (world, key, server) = ssh_world();
     let fetch_knowing = |lines: &str| {

@@ -1,6 +1,8 @@
 //! Renders repositories that are small and would cost much, each in a process of its own that may
 //! use little memory and processor time. `cargo bench --bench hostile` prints what each takes.
 
+use std::process::Command;
+
 use gitwork_core::limits;
 use gitwork_core::model::diagnostic::Code;
 use gitwork_core::model::snapshot::Snapshot;
@@ -8,7 +10,8 @@ use gitwork_core::render::desired::Desired;
 use gitwork_core::render::renderer::Renderer;
 
 use crate::bounded_process::BoundedTest;
-use crate::hostile;
+use crate::hostile::ordinary::{LARGE_WORK_BYTES, PeakMemory, checkout_bytes, ordinary};
+use crate::hostile::{self, HostileInput};
 use crate::memory_repository::{File, MemoryObjects, files, render, source};
 
 const INPUT: &str = "GITWORK_HOSTILE_INPUT";
@@ -17,11 +20,14 @@ const MEMORY_KIB: usize = 200 * 1024;
 /// Far more than one takes without optimisation, and less than each took without bounds.
 const PROCESSOR_SECONDS: usize = 60;
 
+fn input(name: &str) -> &'static HostileInput {
+    hostile::ALL.iter().find(|input| input.name == name).unwrap()
+}
+
 /// Renders one of the inputs; and the number of trees and files that were read for that.
 fn rendered(name: &str) -> (Desired, usize) {
-    let input = hostile::ALL.iter().find(|input| input.name == name).unwrap();
     let mut objects = MemoryObjects::default();
-    let root = (input.add)(&mut objects);
+    let root = (input(name).add)(&mut objects);
     let snapshot = Snapshot { commit: None, root, objects: &objects };
     let desired = Renderer::new(source()).render(&snapshot).unwrap();
     (desired, objects.reads.get())
@@ -49,6 +55,59 @@ fn hostile_inputs_are_rendered_in_little_memory_and_processor_time() {
     let failed: Vec<String> =
         hostile::ALL.iter().filter_map(|input| test.run(input.name)).collect();
     assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+/// The name of an ordinary repository, before its number of bytes.
+const ORDINARY: &str = "ordinary-";
+/// Bytes of the largest ordinary repository.
+const ORDINARY_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// The process that measures one repository for the next test.
+#[test]
+#[ignore = "it is started by another test"]
+fn memory_of_one_repository_is_measured() {
+    let Ok(name) = std::env::var(INPUT) else { return };
+    let mut objects = MemoryObjects::default();
+    let root = match name.strip_prefix(ORDINARY) {
+        Some(bytes) => ordinary(&mut objects, bytes.parse().unwrap(), LARGE_WORK_BYTES),
+        None => (input(&name).add)(&mut objects),
+    };
+    let memory = PeakMemory::start();
+    let snapshot = Snapshot { commit: None, root, objects: &objects };
+    let desired = Renderer::new(source()).render(&snapshot).unwrap();
+    let mebibytes = memory.mebibytes();
+    assert!(desired.diagnostics.is_empty(), "{:?}", desired.diagnostics.first());
+    println!("memory: {mebibytes} MiB");
+}
+
+fn memory_of(name: &str) -> f64 {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "--nocapture"])
+        .arg("hostile_inputs::memory_of_one_repository_is_measured")
+        .env(INPUT, name)
+        .env("MALLOC_ARENA_MAX", "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (_, after) = text.split_once("memory: ").unwrap_or_else(|| panic!("{name}: {text}"));
+    after.split_once(' ').unwrap().0.parse().unwrap()
+}
+
+/// Memory follows the largest work. So a repository of one large work is compared with works as
+/// large as the hub takes, of as many bytes together. One of many works is compared with those,
+/// too.
+#[test]
+fn inputs_within_the_limits_take_at_most_three_times_the_memory_of_ordinary_ones() {
+    let is_compared = |name: &&&str| **name != "empty" && !name.starts_with("group");
+    for name in hostile::VALID.iter().filter(is_compared) {
+        let mut objects = MemoryObjects::default();
+        let root = (input(name).add)(&mut objects);
+        let bytes = checkout_bytes(&objects, root, ORDINARY_BYTES_MAX);
+        let (found, ordinary) = (memory_of(name), memory_of(&format!("{ORDINARY}{bytes}")));
+        let ratio = found / ordinary;
+        println!("{name}: {found:.1} MiB, {ratio:.1} times {ordinary:.1} MiB of {bytes} bytes");
+        assert!(ratio <= 3.0, "{name} takes {found} MiB, an ordinary repository {ordinary} MiB");
+    }
 }
 
 #[test]

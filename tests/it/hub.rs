@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use gitwork_core::model::name::{ClusterName, RepoPath, SourceId, WorkKey, WorkName};
+use gitwork_core::model::operation_error::describe;
 use gitwork_core::model::work::WorkBody;
 use gitwork_core::plan::{Effect, MetadataChange};
 use gitwork_hub::execute::{ExecuteOptions, Outcome, Task, execute};
@@ -380,7 +381,8 @@ async fn forbidden_request_is_reported_with_the_missing_rbac_rule() {
         ),
     ];
     for (verb, answer) in answers {
-        let Err(HubError::Forbidden { message }) = &answer else { panic!("{verb}: {answer:?}") };
+        let Err(error @ HubError::Forbidden { .. }) = &answer else { panic!("{verb}: {answer:?}") };
+        let message = describe(error);
         assert!(message.contains(&format!("verbs: [{verb}]")), "{message}");
         assert!(
             message.contains(&format!("system:serviceaccount:{namespace}:nobody")),

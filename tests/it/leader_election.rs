@@ -358,7 +358,7 @@ async fn missing_lease_namespace_is_logged_once_and_retried_slowly() {
     let without_record = daemon.logged("the source has no record on the hub");
     assert_eq!(without_record.len(), 1);
     let why = without_record[0]["error"].as_str().unwrap();
-    assert!(why.contains(&home) && why.contains("make it"), "{why}");
+    assert!(why.contains(&home) && why.contains("create it"), "{why}");
     let tried = requests.take().into_iter().filter(|request| {
         let is_made = request.verb == "create" && request.resource == "leases";
         // The Lease also reports held changes, with a rate limit of its own.

@@ -30,6 +30,7 @@ mod fuzz_seeds;
 mod generated_crds;
 mod git_fetch;
 mod git_history;
+mod git_hosts;
 mod git_servers;
 #[path = "../harness/gitea.rs"]
 mod gitea;
@@ -38,11 +39,13 @@ mod harness;
 #[path = "../hostile/mod.rs"]
 mod hostile;
 mod hostile_inputs;
+mod hostile_ssh;
 mod hub;
 mod hub_contract;
 mod leader_election;
 mod memory_repository;
 mod moves;
+mod object_checks;
 mod ocm_agent;
 #[path = "../harness/ocm_agent/mod.rs"]
 mod ocm_agent_double;
@@ -54,6 +57,7 @@ mod rendered_content;
 mod rendering;
 mod report;
 mod review;
+mod schema_oracle;
 mod schemas;
 mod shared_mirror;
 mod signatures;

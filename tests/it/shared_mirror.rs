@@ -62,6 +62,7 @@ impl World {
             repository: SourceLocation::Git { remote, reference, cache: self.cache() },
             path: RepoPath::parse(path).unwrap(),
             tenancy: Tenancy::default(),
+            schema_checks: Default::default(),
             content_bytes_max: gitwork_core::limits::CONTENT_BYTES_MAX,
             facts: None,
         }

@@ -158,6 +158,28 @@ impl GitWork {
         DeletionPolicy::SelectivelyOrphan(rules)
     }
 
+    /// The work as it is while it goes on owning these objects.
+    pub fn owning(&self, objects: &BTreeSet<Identity>) -> Self {
+        let mut rules = match self.deletion_policy() {
+            DeletionPolicy::Foreground => BTreeSet::new(),
+            DeletionPolicy::Orphan => self.objects.keys().map(|name| config_map(name)).collect(),
+            DeletionPolicy::SelectivelyOrphan(rules) => rules,
+        };
+        let mut work = self.clone();
+        for (name, object) in &mut work.objects {
+            object.orphan = false;
+            if objects.contains(&config_map(name)) && object.strategy == Some("ReadOnly") {
+                object.strategy = Some("CreateOnly");
+            }
+        }
+        rules.retain(|rule| !objects.contains(rule));
+        work.delete_option = match rules.is_empty() {
+            true => DeletionPolicy::Foreground,
+            false => DeletionPolicy::SelectivelyOrphan(rules),
+        };
+        work
+    }
+
     /// The spec of the ManifestWork.
     pub fn spec(&self) -> Value {
         let mut spec = json!({ "workload": { "manifests": self.manifests() } });

@@ -2,6 +2,7 @@ use std::sync::Mutex;
 
 use http::{Response, StatusCode};
 use kube::client::Body;
+use serde_json::json;
 use tokio::time::Instant;
 use tower::service_fn;
 

@@ -70,7 +70,7 @@ pub struct CommitStatusConfig {
     /// A GitHub App instead of a token. It writes check runs with annotations on faulty lines.
     #[serde(default)]
     pub app: Option<GithubAppConfig>,
-    /// Additional statuses for clusters or groups of clusters, each named `gitwork/<name>`.
+    /// Additional statuses for clusters or groups, each named `gitwork/<name>`.
     #[serde(default)]
     pub contexts: Vec<ContextConfig>,
     /// Name of the status on the forge.
@@ -107,15 +107,17 @@ pub struct GithubAppConfig {
     pub key_file: String,
 }
 
-/// Clusters with a commit status of their own.
-#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+/// Clusters or groups with commit statuses of their own: `clusters` or `groups` is needed.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ContextConfig {
     /// Patterns of cluster names, for example `prod-*`.
     pub clusters: Vec<String>,
     /// Name of one status for all these clusters. Default: one status for each cluster.
-    #[serde(default)]
-    pub group: Option<String>,
+    pub name: Option<String>,
+    /// Patterns of names of groups, for example `*`. Each group has its own status, of its works
+    /// on its clusters.
+    pub groups: Vec<String>,
 }
 
 /// The status branch. It is pushed to the source's repository with the source's credentials.

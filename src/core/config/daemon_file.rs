@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::commit_status::{CommitStatusConfig, StatusBranchConfig};
-use super::repository_files::Budgets;
+use super::repository_files::{Budgets, SchemaPolicy};
 use super::signers::{SignerKeys, SignerPolicy};
 use super::tenancy::TenantRule;
 use super::window::ChangeWindows;
@@ -123,6 +123,11 @@ pub struct DaemonSource {
     pub windows: ChangeWindows,
     /// What each folder of the repository may deploy. Default: everything.
     pub policy: Vec<TenantRule>,
+    /// How to treat objects that the API server would reject. It overrides `schemaProblems` of
+    /// `gitwork.yaml`. Default: `warn`.
+    pub schema_problems: Option<SchemaPolicy>,
+    /// Folder with CRDs that are not in the repository. Custom objects are checked against them.
+    pub schemas: Option<String>,
     /// Which commits and files need signatures. The policy of `gitwork.yaml` applies as well.
     pub signers: SignerPolicy,
     /// Keys whose signatures are trusted.
@@ -153,6 +158,8 @@ impl Default for DaemonSource {
             rewind: RewindPolicy::default(),
             windows: ChangeWindows::default(),
             policy: Vec::new(),
+            schema_problems: None,
+            schemas: None,
             signers: SignerPolicy::default(),
             signer_keys: SignerKeys::default(),
             credentials: DaemonCredentials::default(),

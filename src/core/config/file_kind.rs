@@ -64,7 +64,8 @@ impl FileKind {
     pub fn schema(self) -> Value {
         let settings = SchemaSettings::draft2020_12()
             .with(|settings| settings.inline_subschemas = true)
-            .with_transform(RecursiveTransform(join_lines));
+            .with_transform(RecursiveTransform(join_lines))
+            .with_transform(RecursiveTransform(require_no_default));
         let generator = settings.into_generator();
         let schema = match self {
             FileKind::Source => generator.into_root_schema_for::<SourceFile>(),
@@ -75,6 +76,22 @@ impl FileKind {
             FileKind::Daemon => generator.into_root_schema_for::<DaemonFile>(),
         };
         schema.to_value()
+    }
+}
+
+/// Removes fields with a default from `required`. The API server sets defaults before it checks a
+/// schema of OCM's, and so a file may leave these fields out.
+fn require_no_default(schema: &mut Schema) {
+    let Some(Value::Object(properties)) = schema.get("properties") else { return };
+    let has_default =
+        |name: &str| properties.get(name).is_some_and(|field| field.get("default").is_some());
+    let Some(Value::Array(names)) = schema.get("required") else { return };
+    let names: Vec<Value> =
+        names.iter().filter(|name| !name.as_str().is_some_and(has_default)).cloned().collect();
+    if names.is_empty() {
+        schema.remove("required");
+    } else {
+        schema.insert("required".to_owned(), Value::Array(names));
     }
 }
 

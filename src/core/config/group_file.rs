@@ -146,12 +146,9 @@ impl MemberSelector {
 }
 
 impl GroupFile {
-    /// What the schema does not find.
-    pub fn problems(&self) -> Vec<GroupProblem> {
-        let mut found = Vec::new();
-        let mut add = |pointer: String, message: String| {
-            found.push(GroupProblem { pointer, message });
-        };
+    /// Passes on what the schema does not find. A file may have very many problems.
+    pub fn each_problem(&self, report: &mut dyn FnMut(GroupProblem)) {
+        let mut add = |pointer: String, message: String| report(GroupProblem { pointer, message });
         if self.clusters.is_none() && self.selector.is_none() && self.placement.is_none() {
             let message = "the group says no cluster: it needs `clusters`, `selector` or \
                            `placement`";
@@ -181,7 +178,6 @@ impl GroupFile {
                 });
             }
         }
-        found
     }
 }
 
@@ -289,8 +285,9 @@ mod tests {
 
     fn problems(yaml: &str) -> Vec<String> {
         let file: GroupFile = serde_yaml::from_str(yaml).unwrap();
-        let all = file.problems().into_iter();
-        all.map(|found| format!("{} {}", found.pointer, found.message)).collect()
+        let mut all = Vec::new();
+        file.each_problem(&mut |found| all.push(format!("{} {}", found.pointer, found.message)));
+        all
     }
 
     #[test]

@@ -31,6 +31,6 @@ pub use file_kind::FileKind;
 pub use group_file::GroupFile;
 pub use ocm_rules::{OCM_FIELDS, RULE_FIELDS};
 pub use repository_files::{
-    Budgets, ClusterBudget, ClusterFile, ManifestFile, ManifestMatch, SecretPolicy, SourceFile,
-    WorkFile, WorkSettings,
+    Budgets, ClusterBudget, ClusterFile, GroupBudget, ManifestFile, ManifestMatch, SchemaPolicy,
+    SecretPolicy, SourceFile, WorkFile, WorkSettings,
 };

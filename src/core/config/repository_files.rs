@@ -24,6 +24,9 @@ pub struct SourceFile {
     pub ignore: Vec<String>,
     /// How to treat a Secret with plain-text data in Git.
     pub secrets: SecretPolicy,
+    /// How to treat objects that the API server would reject. Default: `validate` and `plan` report
+    /// errors, the daemon warnings. The operator's setting overrides it.
+    pub schema_problems: Option<SchemaPolicy>,
     /// How much of the source one plan may delete without an approval.
     pub budgets: Budgets,
     /// When changes may be made. The operator's windows apply as well.
@@ -54,6 +57,28 @@ pub struct Budgets {
     #[schemars(length(max = 100))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clusters: Vec<ClusterBudget>,
+    /// Further budgets, each for the works of some groups together.
+    #[schemars(length(max = 100))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupBudget>,
+}
+
+/// A budget for the works of some groups together.
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GroupBudget {
+    /// The groups. In patterns, `*` matches any sequence of characters.
+    #[schemars(length(min = 1, max = 100))]
+    pub groups: Vec<String>,
+    /// Number of their works that a plan may always delete. Default: 0.
+    #[serde(default)]
+    pub works: u32,
+    /// Percentage of their works that a plan may delete, if that is more than `works`. Default: 0.
+    #[schemars(range(max = 100))]
+    #[serde(default)]
+    pub percent: u32,
 }
 
 /// A budget for the works of some clusters together.
@@ -87,12 +112,28 @@ pub enum SecretPolicy {
     Refuse,
 }
 
+/// How to treat objects that the API server would reject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SchemaPolicy {
+    /// Report an error, which freezes the work.
+    Error,
+    /// Report a warning, and apply the work.
+    Warn,
+    /// Do not check.
+    Ignore,
+}
+
 /// `clusters/<cluster>/cluster.yaml`: settings for one cluster.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ClusterFile {
     /// Labels of the cluster. They override labels of the ManagedCluster with the same key.
     pub labels: BTreeMap<String, String>,
+    /// Kubernetes version of the cluster, as in `"1.31"`. Objects are checked for it. Default: the
+    /// version that the hub reports.
+    #[schemars(length(max = 100))]
+    pub kubernetes_version: Option<String>,
     /// Values for `${NAME}` in the manifests of works with `substitute: true`. They override those
     /// of groups.
     pub values: BTreeMap<String, SubstitutionValue>,

@@ -260,8 +260,8 @@ codes! {
         "Write ${NAME} with letters, digits and '_', ${cluster.name}, ${cluster.labels[\"x\"]} or \
          ${cluster.claims[\"x\"]}. To write the text itself, use $${.";
     GuessedPlural = "GW310", Info, "guessed plural of a custom kind",
-        "Check the plural: OCM identifies objects by it. To set it, commit the CRD or set \
-         `resource` in the sidecar.";
+        "Check the plural: OCM identifies objects by it. To set it, and to have the objects \
+         checked, commit the CRD; or set `resource` in the sidecar.";
     NoEffect = "GW311", Warning, "setting without effect",
         "Remove the setting, or change the one that disables it.";
     // 4xx: manifests
@@ -313,6 +313,34 @@ codes! {
          the hub.";
     DependencyCycle = "GW702", Error, "works that depend on each other",
         "Remove one of these dependencies. Until then, the works stay as they are on the hub.";
+    // 8xx: what the API server would reject; a policy (`schemaProblems`) lowers errors to warnings
+    UnknownObjectField = "GW801", Error, "field that the kind does not have",
+        "Correct the name of the field or move it. The API server drops unknown fields, or rejects \
+         the object.";
+    WrongObjectType = "GW802", Error, "value of the wrong type in an object",
+        "Use the type of the field. YAML reads unquoted numbers and booleans as such: quote them \
+         where Kubernetes wants text.";
+    MissingObjectField = "GW803", Error, "missing field in an object",
+        "Add the field. The API server rejects the object without it.";
+    InvalidObjectValue = "GW804", Error, "value that the API server rejects",
+        "Correct the value. The message says what is allowed.";
+    InvalidMetadata = "GW805", Error, "metadata that the API server rejects",
+        "Correct the name, label, annotation or owner. The message says what is allowed.";
+    UnknownKind = "GW806", Error, "kind that does not exist",
+        "Correct `apiVersion` or `kind`. `kubectl api-resources` lists the kinds of a cluster.";
+    RemovedVersion = "GW807", Error, "API version that the cluster does not serve",
+        "Use an API version that the cluster serves. Its fields may differ.";
+    DeprecatedVersion = "GW808", Warning, "deprecated API version",
+        "Use the newer API version before the cluster is upgraded.";
+    ServerField = "GW809", Warning, "metadata that the API server sets",
+        "Remove the field. It is of an object on a cluster, and Git does not set it.";
+}
+
+impl Code {
+    /// Whether it may name the Kubernetes version of a cluster.
+    pub(crate) fn is_about_version(self) -> bool {
+        matches!(self, Self::UnknownObjectField | Self::RemovedVersion | Self::DeprecatedVersion)
+    }
 }
 
 impl From<ProblemKind> for Code {

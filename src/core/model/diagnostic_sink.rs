@@ -1,5 +1,6 @@
 //! Collects diagnostics within a bound.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::diagnostic::{Code, Diagnostic, Location, Scope};
@@ -76,15 +77,61 @@ fn omitted(count: usize, location: Location, scope: Scope) -> Diagnostic {
     Diagnostic::new(Code::Omitted, Location { span: None, ..location }, scope, message)
 }
 
-/// Cuts the diagnostics of a whole source, which are sorted, to [`limits::DIAGNOSTICS_MAX`]. Every
-/// scope keeps as many of its own as fit, errors first, so that no tenant hides those of another.
-pub fn cut_fairly(diagnostics: &mut Vec<Diagnostic>) {
-    let max = limits::DIAGNOSTICS_MAX;
-    if diagnostics.len() <= max {
-        return;
+/// A diagnostic with the scope that it has in one place: the folders of several clusters share
+/// their diagnostics.
+#[derive(Debug, Clone, Copy)]
+pub struct ScopedDiagnostic<'a> {
+    /// What an error freezes.
+    pub scope: &'a Scope,
+    /// The diagnostic. Its own scope is that of any of the places.
+    pub diagnostic: &'a Diagnostic,
+}
+
+impl<'a> ScopedDiagnostic<'a> {
+    /// A diagnostic with its own scope.
+    pub fn new(diagnostic: &'a Diagnostic) -> Self {
+        Self { scope: &diagnostic.scope, diagnostic }
     }
+
+    /// In the order of diagnostics.
+    fn order(self, other: Self) -> Ordering {
+        let (one, two) = (self.diagnostic, other.diagnostic);
+        let place = |one: &'a Diagnostic| (&one.location, one.code, one.severity);
+        let texts =
+            |one: &'a Diagnostic| (&one.field, &one.message, &one.hint, &one.related, &one.snippet);
+        let by_place = place(one).cmp(&place(two));
+        by_place.then_with(|| self.scope.cmp(other.scope)).then_with(|| texts(one).cmp(&texts(two)))
+    }
+
+    fn to_diagnostic(self) -> Diagnostic {
+        Diagnostic { scope: self.scope.clone(), ..self.diagnostic.clone() }
+    }
+}
+
+/// The diagnostics of a whole source, sorted, each once, and at most
+/// [`limits::DIAGNOSTICS_MAX`]. Every scope keeps as many of its own as fit, errors first, so that
+/// no tenant hides those of another.
+pub fn cut_fairly(mut all: Vec<ScopedDiagnostic<'_>>) -> Vec<Diagnostic> {
+    all.sort_unstable_by(|one, other| one.order(*other));
+    all.dedup_by(|one, other| one.order(*other).is_eq());
+    let max = limits::DIAGNOSTICS_MAX;
+    let found = all.len();
+    if found > max {
+        keep_shares(&mut all, max);
+    }
+    let mut diagnostics: Vec<Diagnostic> =
+        all.into_iter().map(ScopedDiagnostic::to_diagnostic).collect();
+    if found > max {
+        let at = Location::file(&RepoPath::root());
+        diagnostics.push(omitted(found - diagnostics.len(), at, Scope::Source));
+    }
+    diagnostics
+}
+
+/// Keeps fewer than `max`, the same share of each scope.
+fn keep_shares(all: &mut Vec<ScopedDiagnostic<'_>>, max: usize) {
     let mut counts: BTreeMap<&Scope, usize> = BTreeMap::new();
-    diagnostics.iter().for_each(|one| *counts.entry(&one.scope).or_default() += 1);
+    all.iter().for_each(|one| *counts.entry(one.scope).or_default() += 1);
     let total = |share: usize| counts.values().map(|count| share.min(*count)).sum::<usize>();
     // The largest share with which all fit, found by halves; at least one each.
     let (mut share, mut above) = (1, max);
@@ -92,22 +139,20 @@ pub fn cut_fairly(diagnostics: &mut Vec<Diagnostic>) {
         let middle = share.midpoint(above);
         if total(middle) < max { share = middle } else { above = middle }
     }
-    let mut kept: BTreeMap<(Scope, bool), usize> = BTreeMap::new();
-    let mut errors: BTreeMap<Scope, usize> = BTreeMap::new();
-    for one in diagnostics.iter().filter(|one| one.is_error()) {
-        *errors.entry(one.scope.clone()).or_default() += 1;
+    let mut kept: BTreeMap<(&Scope, bool), usize> = BTreeMap::new();
+    let mut errors: BTreeMap<&Scope, usize> = BTreeMap::new();
+    for one in all.iter().filter(|one| one.diagnostic.is_error()) {
+        *errors.entry(one.scope).or_default() += 1;
     }
-    let before = diagnostics.len();
-    diagnostics.retain(|one| {
-        let first = share.min(errors.get(&one.scope).copied().unwrap_or_default());
-        let most = if one.is_error() { first } else { share - first };
-        let count = kept.entry((one.scope.clone(), one.is_error())).or_default();
+    all.retain(|one| {
+        let first = share.min(errors.get(one.scope).copied().unwrap_or_default());
+        let is_error = one.diagnostic.is_error();
+        let most = if is_error { first } else { share - first };
+        let count = kept.entry((one.scope, is_error)).or_default();
         *count += 1;
         *count <= most
     });
-    diagnostics.truncate(max.saturating_sub(1));
-    let at = Location::file(&RepoPath::root());
-    diagnostics.push(omitted(before - diagnostics.len(), at, Scope::Source));
+    all.truncate(max.saturating_sub(1));
 }
 
 #[cfg(test)]
@@ -150,8 +195,7 @@ mod tests {
         all.push(one(Code::BadValue, "a", "error of a"));
         all.push(one(Code::BadValue, "z", "error of z"));
         let before = all.len();
-        all.sort();
-        cut_fairly(&mut all);
+        let all = cut_fairly(all.iter().map(ScopedDiagnostic::new).collect());
         assert!(all.len() <= limits::DIAGNOSTICS_MAX);
         for message in ["error of a", "error of z"] {
             assert!(all.iter().any(|one| one.message == message), "{message}");

@@ -28,6 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use gitwork_api::escape::escape_untrusted_json;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +57,9 @@ pub struct Facts {
     pub placements: BTreeMap<PlacementKey, PlacementFacts>,
 }
 
+/// The memory of a label or claim besides its texts.
+const FACT_BYTES: usize = 64;
+
 /// What the hub says of one ManagedCluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -73,6 +77,9 @@ pub struct ClusterFacts {
     /// here is unknown then, not absent.
     #[serde(rename = "stale", skip_serializing_if = "is_false")]
     pub is_stale: bool,
+    /// Whether the ManagedCluster is being deleted: the hub deletes all works of the cluster.
+    #[serde(rename = "deleting", skip_serializing_if = "is_false")]
+    pub is_deleting: bool,
 }
 
 /// What is known of a cluster on the hub.
@@ -106,6 +113,11 @@ impl KnownFacts {
     /// A claim of the ManagedCluster.
     pub fn claim(&self, name: &str) -> KnownFact<'_> {
         self.fact(|facts| facts.claims.get(name))
+    }
+
+    /// Whether the ManagedCluster is being deleted.
+    pub fn is_deleting(&self) -> bool {
+        matches!(self, Self::Known(facts) if facts.is_deleting)
     }
 
     fn fact(&self, find: impl Fn(&ClusterFacts) -> Option<&String>) -> KnownFact<'_> {
@@ -200,6 +212,15 @@ pub enum PlacementInconsistency {
     },
 }
 
+impl ClusterFacts {
+    /// Whether the labels and claims are more than [`limits::CLUSTER_FACTS_BYTES_MAX`].
+    pub fn is_too_large(&self) -> bool {
+        let entries = self.labels.iter().chain(&self.claims);
+        let bytes = entries.map(|(key, value)| key.len() + value.len() + FACT_BYTES);
+        bytes.sum::<usize>() > limits::CLUSTER_FACTS_BYTES_MAX
+    }
+}
+
 impl PlacementFacts {
     /// The clusters of all PlacementDecisions. They are all that the Placement selects only if they
     /// agree with the status in names and counts. While the hub writes them, they can agree by
@@ -291,6 +312,9 @@ pub enum FactsError {
     /// It is no JSON, or has other fields.
     #[error("the facts cannot be read: {0}")]
     Malformed(#[source] serde_json::Error),
+    /// It has very many short values, which take far more memory than their text.
+    #[error("the facts have more than {} values", limits::FACTS_VALUES_MAX)]
+    TooManyValues,
     /// It has more clusters than a source may have.
     #[error("the facts have {clusters} clusters; the limit is {}", limits::CLUSTERS_MAX)]
     TooManyClusters {
@@ -314,6 +338,10 @@ impl Facts {
     pub fn read(text: &[u8]) -> Result<Self, FactsError> {
         if text.len() > limits::FACTS_BYTES_MAX {
             return Err(FactsError::TooLarge { bytes: text.len() });
+        }
+        // There is a comma between two values, and may be some in texts.
+        if text.iter().filter(|byte| **byte == b',').count() >= limits::FACTS_VALUES_MAX {
+            return Err(FactsError::TooManyValues);
         }
         let facts: Self = serde_json::from_slice(text).map_err(FactsError::Malformed)?;
         let clusters = facts.managed_clusters.len();
@@ -345,6 +373,7 @@ impl Facts {
                 claims: kept(&facts.claims, &needs.claims),
                 version: None,
                 is_stale: facts.is_stale,
+                is_deleting: facts.is_deleting,
             })
         };
         let clusters = self.managed_clusters.iter();
@@ -370,11 +399,12 @@ impl Facts {
             && *placements == other.placements
     }
 
-    /// The JSON form, which [`Self::read`] reads.
+    /// The JSON form, which [`Self::read`] reads. Characters that control a terminal or hide
+    /// content are escaped.
     pub fn text(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
-        text.push('\n');
-        text
+        // A cluster may report characters that control a terminal or hide text.
+        let text = serde_json::to_string_pretty(self).unwrap_or_default();
+        escape_untrusted_json(&text) + "\n"
     }
 }
 
@@ -457,6 +487,71 @@ mod tests {
         }
     }
 
+    /// A JSON object of fields with numbers.
+    fn object(fields: impl Iterator<Item = String>) -> String {
+        format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
+    }
+
+    #[test]
+    fn facts_of_many_values_or_clusters_are_refused() {
+        let decisions = |count: usize| {
+            let clusters = vec!["\"c\""; count].join(",");
+            format!("{{\"placements\": {{\"n/p\": {{\"decisions\": {{\"d\": [{clusters}]}}}}}}}}")
+        };
+        let most = limits::FACTS_VALUES_MAX;
+        assert!(Facts::read(decisions(most).as_bytes()).is_ok());
+        let refused = Facts::read(decisions(most + 1).as_bytes());
+        assert!(matches!(refused, Err(FactsError::TooManyValues)), "{refused:?}");
+
+        let clusters = |count: usize| {
+            let all = object((0..count).map(|n| format!("\"c{n}\": {{}}")));
+            format!("{{\"managedClusters\": {all}}}")
+        };
+        let most = limits::CLUSTERS_MAX;
+        assert!(Facts::read(clusters(most).as_bytes()).is_ok());
+        let refused = Facts::read(clusters(most + 1).as_bytes());
+        assert!(matches!(refused, Err(FactsError::TooManyClusters { .. })), "{refused:?}");
+
+        let padded = |length: usize| format!("{{{}}}", " ".repeat(length - 2));
+        let most = limits::FACTS_BYTES_MAX;
+        assert!(Facts::read(padded(most).as_bytes()).is_ok());
+        let refused = Facts::read(padded(most + 1).as_bytes());
+        assert!(matches!(refused, Err(FactsError::TooLarge { .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn characters_that_hide_text_are_escaped_and_read_back() {
+        let claims = [("city".to_owned(), "B\u{202e}nn\u{200b}\u{9b}2J".to_owned())].into();
+        let known = ClusterFacts { claims, ..ClusterFacts::default() };
+        let facts = Facts {
+            time: None,
+            hub_version: None,
+            is_partial: false,
+            managed_clusters: [(cluster(1), Arc::new(known))].into(),
+            placements: BTreeMap::new(),
+        };
+        let text = facts.text();
+        assert!(text.contains("B\\u202enn\\u200b\\u009b2J"), "{text}");
+        assert_eq!(Facts::read(text.as_bytes()).unwrap(), facts);
+    }
+
+    #[test]
+    fn labels_and_claims_of_a_cluster_have_a_bound() {
+        let of = |bytes: usize| {
+            let claims = [("k".to_owned(), "v".repeat(bytes - FACT_BYTES - 1))].into();
+            ClusterFacts { claims, ..ClusterFacts::default() }
+        };
+        assert!(!of(limits::CLUSTER_FACTS_BYTES_MAX).is_too_large());
+        assert!(of(limits::CLUSTER_FACTS_BYTES_MAX + 1).is_too_large());
+        // Many short ones take more memory than their texts.
+        let short = |count: usize| ClusterFacts {
+            labels: (0..count).map(|n| (format!("{n:04}"), String::new())).collect(),
+            ..ClusterFacts::default()
+        };
+        let most = limits::CLUSTER_FACTS_BYTES_MAX / (FACT_BYTES + 4);
+        assert!(!short(most).is_too_large() && short(most + 1).is_too_large());
+    }
+
     #[test]
     fn facts_read_what_they_print() {
         let clusters: Vec<ClusterName> = (0..3).map(cluster).collect();
@@ -465,6 +560,7 @@ mod tests {
             claims: [("city".to_owned(), "Bonn".to_owned())].into(),
             version: Some("v1.31.2".into()),
             is_stale: true,
+            is_deleting: true,
         };
         let key = PlacementKey { namespace: "fleet".into(), name: "batch".into() };
         let facts = Facts {

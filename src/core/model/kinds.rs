@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gitwork_api::names::{check_label, check_subdomain};
+use gitwork_schemas::CrdSchemas;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope, Resource};
 use serde_json::Value;
 
@@ -17,7 +18,7 @@ pub(crate) enum Found {
     /// One of Kubernetes' own kinds.
     BuiltIn { resource: &'static str, namespaced: bool },
     /// From a CRD in the repository.
-    Crd { resource: String, namespaced: bool },
+    Crd { resource: String, namespaced: bool, schemas: Option<CrdSchemas> },
     /// By the usual pluralisation. Whether such a kind is namespaced is not known.
     Guessed {
         resource: String,
@@ -45,13 +46,15 @@ impl Found {
 }
 
 /// The names that a CRD gives its kind.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CrdNames {
     pub(crate) group: String,
     pub(crate) kind: String,
     /// The plural.
     pub(crate) resource: String,
     pub(crate) namespaced: bool,
+    /// `None` in a version of CRDs that has none.
+    pub(crate) schemas: Option<CrdSchemas>,
 }
 
 impl CrdNames {
@@ -78,6 +81,7 @@ impl CrdNames {
                 "Cluster" => false,
                 _ => return None,
             },
+            schemas: CrdSchemas::of(object),
         })
     }
 }
@@ -85,7 +89,7 @@ impl CrdNames {
 /// All kinds that are known for one repository.
 #[derive(Debug, Clone, Default)]
 pub struct KindIndex {
-    crds: BTreeMap<(String, String), (String, bool)>,
+    crds: BTreeMap<(String, String), CrdNames>,
     /// The plurals in CRDs of frozen works.
     frozen: BTreeMap<(String, String), BTreeSet<String>>,
 }
@@ -95,8 +99,8 @@ impl KindIndex {
     pub(crate) fn new<'a>(crds: impl Iterator<Item = &'a CrdNames>) -> Self {
         let mut index = Self::default();
         for crd in crds {
-            let names = (crd.resource.clone(), crd.namespaced);
-            index.crds.entry((crd.group.clone(), crd.kind.clone())).or_insert(names);
+            let kind = (crd.group.clone(), crd.kind.clone());
+            index.crds.entry(kind).or_insert_with(|| crd.clone());
         }
         index
     }
@@ -128,6 +132,12 @@ impl KindIndex {
         self
     }
 
+    /// The schemas of a custom kind, if a CRD of the repository defines it.
+    pub(crate) fn schemas(&self, group: &str, kind: &str) -> Option<&CrdSchemas> {
+        let crd = self.crds.get(&(group.to_owned(), kind.to_owned()))?;
+        crd.schemas.as_ref()
+    }
+
     /// Whether a CRD of a frozen work has a plural.
     pub(crate) fn has_frozen_plurals(&self) -> bool {
         !self.frozen.is_empty()
@@ -140,9 +150,11 @@ impl KindIndex {
         }
         let named = (group.to_owned(), kind.to_owned());
         match self.crds.get(&named) {
-            Some((resource, namespaced)) => {
-                Found::Crd { resource: resource.clone(), namespaced: *namespaced }
-            }
+            Some(CrdNames { resource, namespaced, schemas, .. }) => Found::Crd {
+                resource: resource.clone(),
+                namespaced: *namespaced,
+                schemas: schemas.clone(),
+            },
             None => {
                 let frozen = self.frozen.get(&named).cloned().unwrap_or_default();
                 Found::Guessed { resource: plural(kind), frozen }
@@ -326,7 +338,7 @@ mod tests {
         let index = KindIndex::new([&mouse("mice")].into_iter());
         assert_eq!(
             index.lookup("x.io", "Mouse"),
-            Found::Crd { resource: "mice".into(), namespaced: false }
+            Found::Crd { resource: "mice".into(), namespaced: false, schemas: None }
         );
         assert_eq!(index.lookup("y.io", "Mouse"), guessed("mouses", &[]));
         assert_eq!(CrdNames::of(&json!({"kind": "Pod"})), None);

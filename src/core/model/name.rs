@@ -202,17 +202,8 @@ pub type CommitId = ObjectId;
 impl ObjectId {
     /// Reads 40 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
-        let digits: &[u8; 40] = text.as_bytes().try_into().ok()?;
         let mut bytes = [0; 20];
-        for (index, digit) in digits.iter().enumerate() {
-            let value = match digit {
-                b'0'..=b'9' => digit - b'0',
-                b'a'..=b'f' => digit - b'a' + 10,
-                b'A'..=b'F' => digit - b'A' + 10,
-                _ => return None,
-            };
-            bytes[index / 2] = bytes[index / 2] << 4 | value;
-        }
+        hex::decode_to_slice(text, &mut bytes).ok()?;
         Some(Self(bytes))
     }
     /// The first eight digits, for people.
@@ -223,7 +214,7 @@ impl ObjectId {
 
 impl fmt::Display for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex::encode(self.0))
     }
 }
 

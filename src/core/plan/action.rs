@@ -51,7 +51,7 @@ impl Action {
             Some(effect) => Self::of_effect(effect),
             None => match reason {
                 Reason::WaitingForAgent { .. }
-                | Reason::SharesObjects { .. }
+                | Reason::SharesObjects { complete: false, .. }
                 | Reason::WaitsForWork { .. }
                 | Reason::BeingDeleted { .. }
                 | Reason::BackedOff { .. } => Self::Wait,

@@ -2,7 +2,8 @@
 //! deletions larger.
 
 use std::collections::btree_map::Entry::{Occupied, Vacant};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::config::file::Config;
@@ -16,7 +17,7 @@ use crate::model::snapshot::{EntryKind, ObjectError, Objects};
 use crate::plan::folder_removal::Folders;
 use crate::render::config_file::read_config;
 use crate::render::desired::Desired;
-use crate::render::groups::{Certainty, GroupInputs, Memberships};
+use crate::render::groups::{Certainty, GroupConfigs, GroupInputs, Memberships};
 use crate::render::layout;
 
 /// The works that Git has now and did not have before a removal.
@@ -88,21 +89,33 @@ fn members(
 ) -> Result<Memberships, ObjectError> {
     let top = layout::top(root, objects)?;
     let ignore = PathPatterns::new(&[]).0;
-    let groups = top
-        .groups
-        .iter()
-        .map(|(name, tree)| GroupInputs::read(name, *tree, (None, &ignore), objects).map(Arc::new));
-    let groups: Vec<Arc<GroupInputs>> = groups.collect::<Result<_, _>>()?;
-    let mut labels: BTreeMap<&ClusterName, BTreeMap<String, String>> = BTreeMap::new();
-    for (name, tree) in &top.clusters {
-        let folder = layout::cluster(name, *tree, objects, &ignore)?;
-        let path = layout::cluster_path(name).join(CLUSTER_FILE);
-        let (kind, scope) = (FileKind::Cluster, Scope::Cluster(name.clone()));
-        let file: Option<Config<ClusterFile>> =
-            read_config(&path, folder.config_file, kind, &scope, objects, &mut Vec::new())?;
-        labels.insert(name, file.map(|file| file.value.labels).unwrap_or_default());
+    let mut known = GroupConfigs::new();
+    let mut groups = Vec::with_capacity(top.groups.len());
+    for (name, tree) in &top.groups {
+        let group = GroupInputs::read(name, *tree, (None, &ignore), objects, &mut known)?;
+        groups.push(Arc::new(group));
     }
-    let labels = labels.iter().map(|(name, labels)| (*name, labels)).collect();
+    // Many clusters may have one cluster.yaml.
+    let mut by_file: HashMap<ObjectId, Arc<BTreeMap<String, String>>> = HashMap::new();
+    let mut labels: BTreeMap<&ClusterName, Arc<BTreeMap<String, String>>> = BTreeMap::new();
+    for (name, tree) in &top.clusters {
+        let Some(blob) = layout::cluster(name, *tree, objects, &ignore)?.config_file else {
+            labels.insert(name, Arc::default());
+            continue;
+        };
+        let found = match by_file.entry(blob) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(slot) => {
+                let path = layout::cluster_path(name).join(CLUSTER_FILE);
+                let (kind, scope) = (FileKind::Cluster, Scope::Cluster(name.clone()));
+                let file: Option<Config<ClusterFile>> =
+                    read_config(&path, Some(blob), kind, &scope, objects, &mut Vec::new())?;
+                slot.insert(Arc::new(file.map(|file| file.value.labels).unwrap_or_default()))
+            }
+        };
+        labels.insert(name, found.clone());
+    }
+    let labels = labels.iter().map(|(name, labels)| (*name, &**labels)).collect();
     Ok(Memberships::find(&groups, &labels, facts))
 }
 

@@ -61,7 +61,8 @@ fn comes_from_group(work: &DesiredWork, there: Option<&ObservedWork>, desired: &
 fn block_removed(work: &ObservedWork, desired: &Desired) -> Option<Reason> {
     if is_unknown(work, desired) {
         let (cluster, folder) = (&work.key.cluster, work.path.as_deref());
-        let is_of_group = desired.frozen.may_be_of_group(cluster, folder);
+        let is_of_group = desired.frozen.may_be_of_group(cluster, folder)
+            || desired.frozen.may_have_by_group(&work.key, folder);
         return Some(if is_of_group { Reason::UnknownMembership } else { Reason::Frozen });
     }
     work.deleting.then_some(Reason::BeingDeleted { wanted: false })

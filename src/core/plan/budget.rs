@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::config::ocm_rules::wildcard;
-use crate::config::{Budgets, ClusterBudget};
+use crate::config::{Budgets, ClusterBudget, GroupBudget};
 use crate::model::name::{ClusterName, GroupName};
 
 /// A budget with all of its numbers.
@@ -102,8 +102,10 @@ pub enum Excess {
         /// [`Budget::percent`] of that budget.
         percent: usize,
     },
-    /// More works of some clusters than the budget for them allows.
+    /// More works of these clusters together than the budget for them allows.
     Clusters(ClusterBudget),
+    /// More works of these groups together than the budget for them allows.
+    Groups(GroupBudget),
 }
 
 impl fmt::Display for Excess {
@@ -137,45 +139,147 @@ impl fmt::Display for Excess {
                     "that is more than {works} works and more than {percent}% of those on {names}"
                 )
             }
+            Self::Groups(GroupBudget { groups, works, percent }) => {
+                let names = groups.join(", ");
+                write!(
+                    f,
+                    "that is more than {works} works and more than {percent}% of those of the \
+                     groups {names}"
+                )
+            }
         }
     }
 }
 
-/// The clusters whose unapproved deletions a plan may not make, each with the bound. A bound for
-/// the source or for several clusters holds all deletions of the plan. A cluster that would lose
-/// all its works holds its own: what its agent makes of these works must not hold other clusters.
-/// What is approved does not count as deleted, but does not stay either.
-pub(crate) fn over_budget(
-    budget: Budget,
-    of_clusters: &BTreeSet<&ClusterBudget>,
+/// All budgets that a plan must keep.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AllBudgets<'a> {
+    of_source: Budget,
+    of_clusters: BTreeSet<&'a ClusterBudget>,
+    of_groups: BTreeSet<&'a GroupBudget>,
+}
+
+impl<'a> AllBudgets<'a> {
+    /// `of_source`: for the works of the whole source, of each cluster and of each group.
+    /// `further`: the files whose budgets for some clusters or groups count.
+    pub(crate) fn new(of_source: Budget, further: impl Iterator<Item = &'a Budgets>) -> Self {
+        let mut all = Self { of_source, ..Self::default() };
+        for budgets in further {
+            all.of_clusters.extend(&budgets.clusters);
+            all.of_groups.extend(&budgets.groups);
+        }
+        all
+    }
+}
+
+/// The deletions of a plan, and the works that it keeps.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DeletionCounts {
+    /// By the cluster of the works.
+    pub(crate) clusters: BTreeMap<ClusterName, DeletionCount>,
+    /// By the group that has their folder. A group without deletions need not be here.
+    pub(crate) groups: BTreeMap<GroupName, DeletionCount>,
+}
+
+/// The unapproved deletions that a plan may not make, each with the bound.
+///
+/// The budget of the source holds all deletions of the plan. One for some clusters or groups holds
+/// those of their works, and a cluster that would lose all its works, or a group that would lose
+/// too many, holds its own: a mistake in one of them, or what an agent makes of the works of its
+/// cluster, must not hold others. Approved deletions do not count as deleted, but these works do
+/// not stay either.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct OverBudget {
+    clusters: BTreeMap<ClusterName, Excess>,
+    groups: BTreeMap<GroupName, Excess>,
+}
+
+impl OverBudget {
+    /// Compares the deletions with the budgets.
+    pub(crate) fn find(budgets: &AllBudgets<'_>, counts: &DeletionCounts) -> Self {
+        let DeletionCounts { clusters, groups } = counts;
+        Self {
+            clusters: clusters_over_budget(budgets, clusters),
+            groups: groups_over_budget(budgets, groups),
+        }
+    }
+
+    /// The bound that holds the deletion of a work of this cluster, and of this group.
+    pub(crate) fn excess(
+        &self,
+        cluster: &ClusterName,
+        group: Option<&GroupName>,
+    ) -> Option<&Excess> {
+        self.clusters.get(cluster).or_else(|| self.groups.get(group?))
+    }
+}
+
+fn clusters_over_budget(
+    budgets: &AllBudgets<'_>,
     clusters: &BTreeMap<ClusterName, DeletionCount>,
 ) -> BTreeMap<ClusterName, Excess> {
-    let of_source = source_excess(budget, of_clusters, clusters);
+    let AllBudgets { of_source: budget, of_clusters, .. } = budgets;
+    let of_source = source_excess(*budget, clusters);
+    let over = of_clusters.iter().copied().filter(|budget| is_exceeded(budget, clusters));
+    let over: Vec<&ClusterBudget> = over.collect();
     let held = clusters.iter().filter(|(_, count)| count.unapproved > 0);
     let held = held.filter_map(|(cluster, count)| {
+        let of_pattern = || {
+            let budget = over.iter().find(|budget| is_for(&budget.clusters, cluster.as_str()))?;
+            Some(Excess::Clusters((*budget).clone()))
+        };
         let is_emptied = count.kept == 0 && count.deleted() > budget.cluster;
         let of_cluster = || is_emptied.then(|| Excess::Cluster(cluster.clone()));
-        Some((cluster.clone(), of_source.clone().or_else(of_cluster)?))
+        Some((cluster.clone(), of_source.clone().or_else(of_pattern).or_else(of_cluster)?))
     });
     held.collect()
 }
 
-/// The groups whose unapproved deletions a plan may not make, each with the bound: the budget of
-/// the source counts for the works of each group, too.
-pub(crate) fn groups_over_budget(
-    budget: Budget,
+/// Whether one of the patterns of a budget is for this name.
+fn is_for(patterns: &[String], name: &str) -> bool {
+    patterns.iter().any(|pattern| wildcard(pattern, name))
+}
+
+/// Whether the deletions on the clusters of a budget exceed it.
+fn is_exceeded(budget: &ClusterBudget, clusters: &BTreeMap<ClusterName, DeletionCount>) -> bool {
+    let of = clusters.iter().filter(|(cluster, _)| is_for(&budget.clusters, cluster.as_str()));
+    sum(of.map(|(_, count)| count)).is_over(number(budget.works), number(budget.percent))
+}
+
+/// The budget of the source counts for the works of each group, too.
+fn groups_over_budget(
+    budgets: &AllBudgets<'_>,
     groups: &BTreeMap<GroupName, DeletionCount>,
 ) -> BTreeMap<GroupName, Excess> {
-    let Budget { works, percent, .. } = budget;
-    let over = groups.iter().filter(|(_, count)| count.is_over(works, percent));
-    let excess = |group: &GroupName| Excess::Group { group: group.clone(), works, percent };
-    over.map(|(group, _)| (group.clone(), excess(group))).collect()
+    let AllBudgets { of_source: Budget { works, percent, .. }, of_groups, .. } = budgets;
+    let counted = |budget: &GroupBudget| {
+        let of = groups.iter().filter(|(group, _)| is_for(&budget.groups, group.as_str()));
+        sum(of.map(|(_, count)| count))
+    };
+    let is_over = |budget: &GroupBudget| {
+        counted(budget).is_over(number(budget.works), number(budget.percent))
+    };
+    let over = of_groups.iter().copied().filter(|budget| is_over(budget));
+    let over: Vec<&GroupBudget> = over.collect();
+    let held = groups.iter().filter(|(_, count)| count.unapproved > 0);
+    let held = held.filter_map(|(group, count)| {
+        let of_pattern = || {
+            let budget = over.iter().find(|budget| is_for(&budget.groups, group.as_str()))?;
+            Some(Excess::Groups((*budget).clone()))
+        };
+        let (works, percent) = (*works, *percent);
+        let of_group = || {
+            let excess = Excess::Group { group: group.clone(), works, percent };
+            count.is_over(works, percent).then_some(excess)
+        };
+        Some((group.clone(), of_pattern().or_else(of_group)?))
+    });
+    held.collect()
 }
 
 /// The bound that all deletions together exceed.
 fn source_excess(
     budget: Budget,
-    of_clusters: &BTreeSet<&ClusterBudget>,
     clusters: &BTreeMap<ClusterName, DeletionCount>,
 ) -> Option<Excess> {
     let all = sum(clusters.values());
@@ -183,18 +287,7 @@ fn source_excess(
         return Some(Excess::Everything);
     }
     let Budget { works, percent, .. } = budget;
-    if all.is_over(works, percent) {
-        return Some(Excess::Works { works, percent });
-    }
-    let is_over = |budget: &&&ClusterBudget| {
-        let is_in = |name: &ClusterName| {
-            budget.clusters.iter().any(|pattern| wildcard(pattern, name.as_str()))
-        };
-        let of = sum(clusters.iter().filter(|(name, _)| is_in(name)).map(|(_, count)| count));
-        of.is_over(number(budget.works), number(budget.percent))
-    };
-    let over = of_clusters.iter().find(is_over)?;
-    Some(Excess::Clusters((**over).clone()))
+    all.is_over(works, percent).then_some(Excess::Works { works, percent })
 }
 
 fn sum<'a>(counts: impl Iterator<Item = &'a DeletionCount>) -> DeletionCount {
@@ -221,10 +314,25 @@ mod tests {
         ClusterName::parse(&format!("edge-{index}")).unwrap()
     }
 
+    /// The clusters whose deletions are held, each with the bound.
+    fn clusters_over(
+        budget: Budget,
+        further: &Budgets,
+        clusters: BTreeMap<ClusterName, DeletionCount>,
+    ) -> BTreeMap<ClusterName, Excess> {
+        let counts = DeletionCounts { clusters, ..DeletionCounts::default() };
+        OverBudget::find(&AllBudgets::new(budget, std::iter::once(further)), &counts).clusters
+    }
+
+    /// Budgets for some clusters.
+    fn of_clusters(budgets: &[&ClusterBudget]) -> Budgets {
+        Budgets { clusters: budgets.iter().copied().cloned().collect(), ..Budgets::default() }
+    }
+
     /// The first excess, and the clusters whose deletions are held.
     fn judged(budget: Budget, counts: &[DeletionCount]) -> (Option<Excess>, Vec<ClusterName>) {
         let counts = counts.iter().enumerate().map(|(i, count)| (name(i), *count)).collect();
-        let found = over_budget(budget, &BTreeSet::new(), &counts);
+        let found = clusters_over(budget, &Budgets::default(), counts);
         (found.values().next().cloned(), found.into_keys().collect())
     }
 
@@ -267,20 +375,50 @@ mod tests {
         assert_eq!(of(&[emptied, emptied]), [name(0), name(1)], "nothing would stay");
     }
 
+    /// The groups whose deletions are held, each with the bound.
+    fn groups_over(
+        further: &[GroupBudget],
+        counts: &[(&str, DeletionCount)],
+    ) -> Vec<(String, Excess)> {
+        let group = |name: &str| GroupName::parse(name).unwrap();
+        let groups = counts.iter().map(|(name, count)| (group(name), *count)).collect();
+        let counts = DeletionCounts { groups, ..DeletionCounts::default() };
+        let further = Budgets { groups: further.to_vec(), ..Budgets::default() };
+        let budgets = AllBudgets::new(Budget::default(), std::iter::once(&further));
+        let found = OverBudget::find(&budgets, &counts).groups;
+        found.into_iter().map(|(group, excess)| (group.to_string(), excess)).collect()
+    }
+
     #[test]
     fn budget_of_the_source_counts_for_each_group_too() {
-        let group = |name: &str| GroupName::parse(name).unwrap();
-        let excess = Excess::Group { group: group("large"), works: 10, percent: 10 };
+        let group = GroupName::parse("large").unwrap();
+        let excess = ("large".to_owned(), Excess::Group { group, works: 10, percent: 10 });
         for (large, expected) in [
             (count(10, 0, 1), None),
             (count(11, 0, 99), None),
             (count(11, 0, 98), Some(&excess)),
             (count(0, 50, 0), None),
         ] {
-            let groups = [(group("large"), large), (group("small"), count(9, 0, 0))].into();
-            let over = groups_over_budget(Budget::default(), &groups);
-            assert_eq!(over.values().next(), expected, "{large:?}");
+            let over = groups_over(&[], &[("large", large), ("small", count(9, 0, 0))]);
+            assert_eq!(over.first(), expected, "{large:?}");
         }
+    }
+
+    #[test]
+    fn budget_of_groups_counts_their_works_together_and_holds_no_others() {
+        let groups = vec!["store-*".to_owned(), "tills".to_owned()];
+        let set = GroupBudget { groups, works: 2, percent: 10 };
+        let held = |counts: &[(&str, DeletionCount)]| {
+            let over = groups_over(std::slice::from_ref(&set), counts);
+            assert!(over.iter().all(|(_, excess)| *excess == Excess::Groups(set.clone())));
+            over.into_iter().map(|(group, _)| group).collect::<Vec<_>>()
+        };
+        let (none, one, two) = (count(0, 0, 8), count(1, 0, 9), count(2, 0, 9));
+        assert_eq!(held(&[("store-a", one), ("tills", one), ("base", two)]), [""; 0]);
+        assert_eq!(held(&[("store-a", two), ("tills", one), ("base", two)]), ["store-a", "tills"]);
+        assert_eq!(held(&[("store-a", two), ("store-b", none), ("tills", one)]).len(), 2);
+        assert_eq!(held(&[("store-a", count(2, 0, 19)), ("tills", count(1, 0, 9))]), [""; 0]);
+        assert_eq!(held(&[("store-a", count(0, 9, 9)), ("tills", two)]), [""; 0], "approved");
     }
 
     #[test]
@@ -298,9 +436,48 @@ mod tests {
             (vec![("prod-1", count(0, 0, 9)), ("test-1", count(3, 0, 9))], None),
         ] {
             let clusters = counts(&clusters);
-            let found = over_budget(Budget::default(), &[&prod].into(), &clusters);
+            let found = clusters_over(Budget::default(), &of_clusters(&[&prod]), clusters.clone());
             assert_eq!(found.into_values().next(), expected, "{clusters:?}");
         }
+    }
+
+    #[test]
+    fn exceeded_budget_of_clusters_holds_their_deletions_only() {
+        let cluster = |name: &str| ClusterName::parse(name).unwrap();
+        let of = |clusters: &[&str], works| ClusterBudget {
+            clusters: clusters.iter().map(|&name| name.to_owned()).collect(),
+            works,
+            percent: 0,
+        };
+        let (prod, east, tight) = (of(&["prod-*"], 1), of(&["*-east"], 3), of(&["*-west"], 0));
+        let budgets = of_clusters(&[&prod, &east, &tight]);
+        let held = |counts: &[(&str, usize)], budget| {
+            let counts = counts.iter().map(|(name, n)| (cluster(name), count(*n, 0, 9)));
+            let found = clusters_over(budget, &budgets, counts.collect());
+            let found = found.into_iter().map(|(name, excess)| (name.to_string(), excess));
+            found.collect::<Vec<_>>()
+        };
+        let default = Budget::default();
+        let by = |budget: &ClusterBudget| Excess::Clusters(budget.clone());
+        // Two on production are too many. Those in the east and on test clusters go.
+        let counts = [("prod-1", 1), ("prod-2", 1), ("test-1", 4), ("test-east", 3)];
+        let expected = [("prod-1".to_owned(), by(&prod)), ("prod-2".to_owned(), by(&prod))];
+        assert_eq!(held(&counts, default), expected);
+        // A cluster of two budgets counts in both, and is held by either.
+        let counts = [("prod-1", 1), ("prod-east", 1), ("test-east", 2)];
+        let expected = [("prod-1".to_owned(), by(&prod)), ("prod-east".to_owned(), by(&prod))];
+        assert_eq!(held(&counts, default), expected);
+        let counts = [("prod-1", 0), ("prod-east", 1), ("test-east", 3)];
+        let expected = [("prod-east".to_owned(), by(&east)), ("test-east".to_owned(), by(&east))];
+        assert_eq!(held(&counts, default), expected);
+        let counts = [("prod-2", 2), ("test-1", 1), ("test-west", 1)];
+        let expected = [("prod-2".to_owned(), by(&prod)), ("test-west".to_owned(), by(&tight))];
+        assert_eq!(held(&counts, default), expected);
+        // What is held still counts towards the budget of the source.
+        let counts = [("prod-1", 2), ("test-1", 1)];
+        let all = held(&counts, Budget { works: 2, percent: 0, cluster: 1 });
+        let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["prod-1", "test-1"]);
     }
 
     #[test]

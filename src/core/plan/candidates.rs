@@ -103,15 +103,29 @@ fn wait_for_other_agents(
     leaving: &LeavingObjects<'_>,
 ) -> Decision {
     let there = inputs.observed.works.get(key);
-    let other = there.zip(effect.as_ref()).and_then(|(there, effect)| {
-        let other = leaving.would_delete(there, effect)?;
-        Some(other.work.clone())
-    });
+    let other = there
+        .zip(effect.as_ref())
+        .and_then(|(there, effect)| Some(leaving.would_delete(there, effect)?.clone()));
     match (other, reason) {
         (Some(_), reason @ Reason::MovesObjects { .. }) => (None, reason),
-        (Some(work), _) => (None, Reason::SharesObjects { work }),
+        (Some(work), _) => (None, shares_objects(&work, inputs.observed)),
         (None, reason) => (effect, reason),
     }
+}
+
+fn shares_objects(with: &WorkKey, observed: &Observed) -> Reason {
+    let other = observed.works.get(with);
+    let complete = other.is_some_and(|other| other.agent.complete && !other.deleting);
+    Reason::SharesObjects { work: with.work.clone(), complete }
+}
+
+/// Why a work that Git has is otherwise on the hub for a while.
+fn transition(transitional: &TransitionalWork, observed: &Observed) -> Option<Reason> {
+    let TransitionalWork { moves, shared_with, .. } = transitional;
+    if !moves.is_empty() {
+        return Some(Reason::MovesObjects { moves: moves.clone() });
+    }
+    shared_with.as_ref().map(|other| shares_objects(other, observed))
 }
 
 fn is_deletion(
@@ -136,7 +150,7 @@ fn path_on_hub(work: &ObservedWork) -> Option<RepoPath> {
 fn wanted(work: &DesiredWork, inputs: PlanInputs<'_>, moves: &Moves) -> Decision {
     let PlanInputs { desired, observed, policy, .. } = inputs;
     let transitional = moves.transitional(&work.key);
-    let moving = transitional.map(|one| Reason::MovesObjects { moves: one.moves.clone() });
+    let moving = transitional.and_then(|one| transition(one, observed));
     let body = match (transitional, &moving) {
         (Some(TransitionalWork { body: Some(body), .. }), _) => body,
         (Some(moved), Some(moving)) => return (empty(moved, &work.key, inputs), moving.clone()),

@@ -4,7 +4,7 @@
 //! candidates.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::config::source_rules::SourceRules;
 use crate::model::approval::Approvals;
@@ -26,7 +26,7 @@ impl ClusterInputs {
     /// The state of a cluster.
     pub(crate) fn of(desired: &Desired, observed: &Observed, name: &ClusterName) -> Self {
         let Frozen { source, deletes, clusters_beside_unnamed, .. } = &desired.frozen;
-        let Frozen { groups_beside_unnamed, groups, .. } = &desired.frozen;
+        let Frozen { groups_beside_unnamed, groups, open_groups, .. } = &desired.frozen;
         let Frozen { clusters, works, folders, objects, .. } = &desired.frozen;
         let frozen = Frozen {
             source: *source,
@@ -37,6 +37,7 @@ impl ClusterInputs {
             works: keys_of(works, name),
             folders: folders_of(folders, name),
             groups: groups_of(groups, name),
+            open_groups: open_groups.clone(),
             objects: works_of(objects, name),
         };
         let desired = Desired {
@@ -66,6 +67,28 @@ impl ClusterInputs {
     /// The inputs of a plan of this cluster alone.
     pub(crate) fn inputs<'a>(&'a self, all: PlanInputs<'a>) -> PlanInputs<'a> {
         PlanInputs { desired: &self.desired, observed: &self.observed, ..all }
+    }
+}
+
+/// The clusters that differ between two states of Git, found before the planner needs them: for a
+/// large source, the comparison is most of what a commit costs.
+#[derive(Debug, Clone)]
+pub struct DesiredChange {
+    /// The old state. While somebody holds it, no other one has its address.
+    before: Weak<Desired>,
+    clusters: ChangedClusters,
+}
+
+impl DesiredChange {
+    /// Compares two states.
+    pub fn between(before: &Arc<Desired>, now: &Desired) -> Self {
+        Self { before: Arc::downgrade(before), clusters: changed_clusters(before, now) }
+    }
+
+    /// The clusters that differ from this state, if it is the compared one.
+    pub(crate) fn since(&self, before: &Arc<Desired>) -> Option<&ChangedClusters> {
+        let is_compared = std::ptr::eq(self.before.as_ptr(), Arc::as_ptr(before));
+        is_compared.then_some(&self.clusters)
     }
 }
 

@@ -11,8 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::config::Budgets;
 use crate::model::approval::{Approved, Target, plan_hash};
 use crate::model::name::{ClusterName, GroupName, RepoPath, WorkKey};
-use crate::plan::budget;
-use crate::plan::budget::{Budget, DeletionCount};
+use crate::plan::budget::{AllBudgets, Budget, DeletionCounts, OverBudget};
 use crate::plan::candidates::CandidateChange;
 use crate::plan::effect::Effect;
 use crate::plan::inputs::PlanInputs;
@@ -34,8 +33,8 @@ pub(crate) fn over_budget(
     if policy.allow_delete_all {
         return BTreeMap::new();
     }
-    let mut clusters: BTreeMap<ClusterName, DeletionCount> = BTreeMap::new();
-    let mut groups: BTreeMap<GroupName, DeletionCount> = BTreeMap::new();
+    let mut counts = DeletionCounts::default();
+    let DeletionCounts { clusters, groups } = &mut counts;
     let mut unapproved = Approved::new();
     for candidate in candidates.iter().filter(|candidate| candidate.is_deletion) {
         let Some(work) = observed.works.get(&candidate.key) else { continue };
@@ -68,14 +67,11 @@ pub(crate) fn over_budget(
         }
     }
     let all = budgets(inputs);
-    let of_clusters = all.iter().chain([&&policy.budgets]).flat_map(|all| &all.clusters).collect();
-    let of_source = budget(inputs, &all);
-    let over = budget::over_budget(of_source, &of_clusters, &clusters);
-    let groups_over = budget::groups_over_budget(of_source, &groups);
+    let further = all.iter().copied().chain([&policy.budgets]);
+    let over = OverBudget::find(&AllBudgets::new(budget(inputs, &all), further), &counts);
     let excess = |key: &WorkKey| {
         let group = observed.works.get(key).and_then(group_on_hub);
-        let of_group = || groups_over.get(&group?);
-        over.get(&key.cluster).or_else(of_group).cloned()
+        over.excess(&key.cluster, group.as_ref()).cloned()
     };
     unapproved.retain(|target| excess(&target.key).is_some());
     let named = unapproved.iter().filter(|target| !is_suspended(&target.key));

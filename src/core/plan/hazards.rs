@@ -4,7 +4,7 @@
 //! reason in their place. Hazards are found in two steps: [`Hazards::observe`] before the
 //! candidates, and `Hazards::with_guards` for those that depend on all candidates.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::model::approval::{Approval, Approved, Target};
@@ -16,7 +16,8 @@ use crate::plan::directives::Suspensions;
 use crate::plan::drift_backoff::Contention;
 use crate::plan::effect::Effect;
 use crate::plan::inputs::PlanInputs;
-use crate::plan::observed::Observed;
+use crate::plan::moves::ObjectMove;
+use crate::plan::observed::{Observed, ObservedWork};
 use crate::plan::reason::Reason;
 use crate::render::desired::Desired;
 
@@ -100,10 +101,11 @@ impl Hazards {
             && ours.any(|work| frozen.may_be_unnamed(&work.key.cluster));
         // Frozen groups whose works Git still has hold no deletion that could come later.
         let has_frozen_groups = !frozen.groups.is_empty() || frozen.groups_beside_unnamed.is_some();
-        let may_be_of_group = has_frozen_groups
-            && inputs
-                .removed_works()
-                .any(|(key, work)| frozen.may_be_of_group(&key.cluster, work.path.as_deref()));
+        let is_uncertain = |(key, work): (&WorkKey, &ObservedWork)| {
+            let path = work.path.as_deref();
+            frozen.may_be_of_group(&key.cluster, path) || frozen.may_have_by_group(key, path)
+        };
+        let may_be_of_group = has_frozen_groups && inputs.removed_works().any(is_uncertain);
         self.deletions_held = frozen.deletes
             || may_be_unnamed
             || may_be_of_group
@@ -226,7 +228,7 @@ impl Hazards {
             let all = [&policy.approved, &desired.approved];
             all.iter().any(|all| all.changes.contains(target) || all.deletions.contains(target))
         };
-        let mut held = Approved::new();
+        let (mut held, mut approved) = (Approved::new(), Vec::new());
         for candidate in candidates {
             let Some(effect) = &candidate.effect else { continue };
             if puts_back(&candidate.key, effect, observed)
@@ -234,12 +236,15 @@ impl Hazards {
             {
                 continue;
             }
-            let version = version(candidate, effect, inputs);
-            let target = Target { key: candidate.key.clone(), uid: version };
-            if !is_approved(&target) {
+            let uid = version(&candidate.key, inputs);
+            let target = Target { key: candidate.key.clone(), uid };
+            if is_approved(&target) {
+                approved.push(target);
+            } else {
                 held.insert(target);
             }
         }
+        hold_other_sides(&mut held, approved, candidates, observed);
         if held.is_empty() {
             return BTreeMap::new();
         }
@@ -260,6 +265,36 @@ impl Hazards {
     }
 }
 
+/// Holds approved changes that begin the move of an object from or to a work whose change is held:
+/// neither of both works changes for that object. `candidates`: those of all works.
+fn hold_other_sides(
+    held: &mut Approved,
+    mut approved: Vec<Target>,
+    candidates: &[CandidateChange],
+    observed: &Observed,
+) {
+    let moves = candidates.iter().filter_map(|candidate| match &candidate.reason {
+        Reason::MovesObjects { moves } => Some(moves.iter()),
+        _ => None,
+    });
+    let moves: Vec<&ObjectMove> = moves.flatten().collect();
+    while !held.is_empty() && !approved.is_empty() {
+        let keys: BTreeSet<&WorkKey> = held.iter().map(|target| &target.key).collect();
+        let sides =
+            moves.iter().flat_map(|one| [(*one, &one.from, &one.to), (*one, &one.to, &one.from)]);
+        let beside_held = sides.filter(|(one, held, other)| {
+            keys.contains(held) && one.begins_with_write_of(other, observed)
+        });
+        let waiting: BTreeSet<&WorkKey> = beside_held.map(|(_, _, other)| other).collect();
+        let joined = approved.extract_if(.., |target| waiting.contains(&target.key));
+        let joined: Vec<Target> = joined.collect();
+        if joined.is_empty() {
+            return;
+        }
+        held.extend(joined);
+    }
+}
+
 /// Whether a write only puts back what gitwork wrote last, over another writer's edit.
 pub(super) fn puts_back(key: &WorkKey, effect: &Effect, observed: &Observed) -> bool {
     let Effect::Update { body, .. } = effect else { return false };
@@ -267,15 +302,10 @@ pub(super) fn puts_back(key: &WorkKey, effect: &Effect, observed: &Observed) -> 
 }
 
 /// The version in an approval of changes: the digest of the content in Git, or the uid of the work
-/// to remove. An approval covers what a move needs on the way there.
-fn version(candidate: &CandidateChange, effect: &Effect, inputs: PlanInputs<'_>) -> String {
+/// to remove. An approval covers what the work has until all its objects have moved.
+fn version(key: &WorkKey, inputs: PlanInputs<'_>) -> String {
     let PlanInputs { desired, observed, .. } = inputs;
-    let digest = match candidate.reason {
-        Reason::MovesObjects { .. } => {
-            desired.works.get(&candidate.key).map(|work| work.body.digest)
-        }
-        _ => effect.body().map(|body| body.digest),
-    };
-    let uid = || observed.works.get(&candidate.key).map(|work| work.uid.clone());
-    digest.map_or_else(|| uid().unwrap_or_default(), |digest| digest.to_string())
+    let in_git = desired.works.get(key).map(|work| work.body.digest.to_string());
+    let uid = || observed.works.get(key).map(|work| work.uid.clone());
+    in_git.or_else(uid).unwrap_or_default()
 }

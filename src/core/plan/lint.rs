@@ -233,14 +233,10 @@ impl<'a> Write<'a> {
         if self.is_put_back() {
             return false;
         }
-        let in_git = || desired.works.get(&self.step.key).map(|work| work.body.digest);
         let uid = || self.on_hub().map(|work| work.uid.clone()).unwrap_or_default();
-        let digest = match (&self.step.reason, self.effect.body()) {
-            // An approval of the content in Git covers what a move needs on the way there.
-            (Reason::MovesObjects { .. }, _) => in_git(),
-            (_, body) => body.map(|body| body.digest),
-        };
-        let version = digest.map_or_else(uid, |digest| digest.to_string());
+        // An approval of the content in Git covers what a move needs on the way there.
+        let in_git = desired.works.get(&self.step.key);
+        let version = in_git.map_or_else(uid, |work| work.body.digest.to_string());
         let target = Target { key: self.step.key.clone(), uid: version };
         let is_approved = [&policy.approved, &desired.approved]
             .iter()

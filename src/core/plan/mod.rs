@@ -38,6 +38,8 @@ pub mod inputs;
 pub mod last_known;
 pub mod lint;
 pub mod member_changes;
+#[cfg(test)]
+mod membership_tests;
 pub mod moves;
 pub mod observed;
 pub mod order;
@@ -57,6 +59,7 @@ pub(crate) mod work_spec;
 
 pub use action::Action;
 pub use candidates::removed_candidates;
+pub use cluster_inputs::DesiredChange;
 pub use effect::{Effect, MetadataChange};
 pub use foreign_objects::{ForeignObject, foreign_objects};
 pub use guard::Guard;

@@ -1,7 +1,8 @@
 //! Works that wait for others, as `dependsOn` in work.yaml asks.
 //!
 //! - A new work waits until each work that it depends on is on the hub with the content of the same
-//!   commit, and the agent reports it as applied and available.
+//!   commit, and the agent reports it as applied and available. Of a work that is Complete, the
+//!   agent applies no later content: it counts as available.
 //! - An update waits until the agent has tried to apply the update of the other work, and no longer
 //!   than [`UPDATE_WAIT_MAX`]: a broken dependency keeps no fix from its dependents. So does a new
 //!   work that gets objects from other works.
@@ -89,6 +90,9 @@ impl Order<'_> {
             return Some(AwaitedState::Written);
         };
         let (agent, generation) = (&there.agent, there.generation);
+        if agent.is_finished(generation) {
+            return None;
+        }
         if !agent.has_applied(generation) {
             return Some(AwaitedState::Applied);
         }

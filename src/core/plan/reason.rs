@@ -75,11 +75,13 @@ pub enum Reason {
         /// generation.
         complete: bool,
     },
-    /// It would no longer own objects that another work has given to it. The agent has not removed
-    /// them from that work yet, and would delete them.
+    /// It is to own some of its objects no longer. The agent has not removed them from another work
+    /// yet, and would delete them. So it goes on owning them; other changes are written.
     SharesObjects {
         /// The other work.
         work: WorkName,
+        /// The other work is Complete, so its agent does nothing more for it.
+        complete: bool,
     },
     /// It is changed once another work, which it depends on or which depends on it, has got so far.
     WaitsForWork {
@@ -301,14 +303,22 @@ impl fmt::Display for Reason {
             Self::DeletesNoLongerHeld => f.write_str(
                 "created while deletions were held; the hold has ended, and its marker is removed",
             ),
-            Self::SharesObjects { work } => write!(
-                f,
-                "changed in Git; written once the cluster's agent has removed from {work} the \
-                 objects that moved from there"
-            ),
+            Self::SharesObjects { work, complete } => write_sharing(f, work, *complete),
             Self::WaitsForWork { work, awaited } => write_wait(f, work, *awaited),
             _ => f.write_str("up to date"),
         }
+    }
+}
+
+fn write_sharing(f: &mut fmt::Formatter<'_>, work: &WorkName, complete: bool) -> fmt::Result {
+    write!(
+        f,
+        "orphans or only reads objects in Git that the cluster's agent has not removed from {work} \
+         yet; it owns these until then"
+    )?;
+    match complete {
+        true => write!(f, ", and for {work} the agent does nothing more, as that work is Complete"),
+        false => Ok(()),
     }
 }
 

@@ -52,6 +52,11 @@ impl WorkSpec {
         self.strategies.of_object(object)
     }
 
+    /// Whether the agent only reads the object.
+    pub(crate) fn is_read_only(&self, object: &Identity) -> bool {
+        self.strategies.is_read_only(object)
+    }
+
     /// Whether the work does not own the object if it lists it: its agent orphans the object or
     /// only reads it (OCM work agent, owner references).
     pub(crate) fn disowns(&self, object: &Identity) -> bool {

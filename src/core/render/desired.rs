@@ -10,7 +10,7 @@ use crate::config::tenancy::TenantFolder;
 use crate::model::approval::Approvals;
 use crate::model::diagnostic::Diagnostic;
 use crate::model::facts::{FactNeeds, Facts};
-use crate::model::name::{ClusterName, CommitId, GroupName, RepoPath, SourceId, WorkKey};
+use crate::model::name::{ClusterName, CommitId, GroupName, RepoPath, SourceId, WorkKey, WorkName};
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::{DesiredWork, NamedObject};
 use crate::render::layout;
@@ -98,9 +98,34 @@ pub struct Frozen {
     /// Groups that may have other members. A work on the hub that came from a folder of such a
     /// group stays on these clusters.
     pub groups: BTreeMap<GroupName, UncertainMembers>,
-    /// The objects that frozen works may have in Git. An object that another work drops may have
-    /// moved to one of these.
+    /// Groups that may have members that neither the facts nor Git name, if there are such groups.
+    pub open_groups: Option<Arc<OpenGroups>>,
+    /// The objects that frozen works, and works that a cluster may have by its groups, may have in
+    /// Git. An object that another work drops may have moved to one of these.
     pub objects: BTreeMap<WorkKey, FrozenObjects>,
+}
+
+/// Groups that may have members that neither the facts nor Git name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OpenGroups {
+    /// The clusters that were compared with them.
+    pub compared: BTreeSet<ClusterName>,
+    /// The names of their works.
+    pub works: BTreeSet<WorkName>,
+    /// The work folders of all groups in Git.
+    pub folders: BTreeSet<RepoPath>,
+}
+
+impl OpenGroups {
+    /// Whether a cluster that was not compared may have the work: by its name, or because its
+    /// folder is no longer where the hub has it from, and may have gone to one of the groups.
+    fn may_have(&self, key: &WorkKey, path: Option<&str>) -> bool {
+        let is_there = || {
+            let folder = path.and_then(RepoPath::parse);
+            folder.is_some_and(|folder| self.folders.contains(&folder))
+        };
+        !self.compared.contains(&key.cluster) && (self.works.contains(&key.work) || !is_there())
+    }
 }
 
 /// The clusters that may be in a group beside its members.
@@ -187,6 +212,7 @@ impl Frozen {
             || self.may_be_unnamed(&key.cluster)
             || self.has_folder(key, path)
             || self.may_be_of_group(&key.cluster, path)
+            || self.may_have_by_group(key, path)
     }
 
     /// Whether the folder of a cluster may have a name that no cluster can have.
@@ -199,6 +225,13 @@ impl Frozen {
     pub fn has_folder(&self, key: &WorkKey, path: Option<&str>) -> bool {
         let path = path.and_then(RepoPath::parse);
         path.is_some_and(|path| self.folders.contains(&(key.cluster.clone(), path)))
+    }
+
+    /// Whether the cluster may have the work by a group whose members are uncertain, though the hub
+    /// has it from another folder.
+    pub fn may_have_by_group(&self, key: &WorkKey, path: Option<&str>) -> bool {
+        self.open_groups.as_ref().is_some_and(|groups| groups.may_have(key, path))
+            || (self.objects.contains_key(key) && !self.contains(key))
     }
 
     /// Whether a folder is one of a group whose members are uncertain, and the cluster may be one.

@@ -4,6 +4,6 @@ mod inputs;
 mod matcher;
 mod membership;
 
-pub use inputs::{GroupInputs, GroupOverride, defaults_digest};
+pub use inputs::{GroupConfig, GroupConfigs, GroupInputs, GroupOverride, defaults_digest};
 pub use matcher::Certainty;
 pub use membership::{Membership, Memberships};

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use gitwork_api::names::check_label;
 use serde_json::Value;
 
+use super::object_checks::ObjectChecks;
 use super::substitute::Substitution;
 use crate::config::SecretPolicy;
 use crate::config::file;
@@ -29,6 +30,8 @@ pub struct Rules<'a> {
     pub secrets: SecretPolicy,
     /// What an error freezes.
     pub scope: &'a Scope,
+    /// How objects are checked.
+    pub checks: &'a ObjectChecks,
 }
 
 /// What a file holds.
@@ -158,6 +161,7 @@ impl Reader<'_> {
         if group.is_empty() && kind == "Secret" {
             self.check_secret(&object, &what);
         }
+        self.check_schema(&object, (&*group, &*kind));
         drop_nulls(&mut value);
         let identity = Identity { group, resource, namespace, name };
         let origin = Origin { file: self.file.clone(), document: document.index, span };
@@ -269,6 +273,30 @@ impl Reader<'_> {
         if is_set && kind != "CustomResourceDefinition" {
             let place = object.key_span("/status");
             self.report(Code::StatusInManifest, place, "status", format!("{what} has a status"));
+        }
+    }
+
+    /// Reports what an API server would reject.
+    fn check_schema(&mut self, object: &DocumentObject<'_>, kind: (&str, &str)) {
+        let rules = self.rules;
+        for problem in rules.checks.problems(object.value, kind, rules.kinds) {
+            let pointer = &problem.finding.pointer;
+            // Its name is checked for all kinds.
+            let is_name = pointer == "/metadata/name" && problem.code == Code::MissingObjectField;
+            if is_name {
+                continue;
+            }
+            let span = if problem.finding.is_key {
+                object.key_span(pointer)
+            } else {
+                object.span(pointer)
+            };
+            let (at, scope) = (Location::at(self.file, span), rules.scope.clone());
+            let field = file::dotted(pointer);
+            let mut found = Diagnostic::new(problem.code, at, scope, problem.finding.message);
+            found.severity = problem.severity;
+            found.field = Some(field).filter(|field| !field.is_empty());
+            self.diagnostics.push(found);
         }
     }
 

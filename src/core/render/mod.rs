@@ -5,6 +5,7 @@ pub mod desired;
 pub(crate) mod groups;
 pub(crate) mod layout;
 pub(crate) mod manifests;
+pub mod object_checks;
 pub mod renderer;
 mod snippets;
 pub(crate) mod substitute;

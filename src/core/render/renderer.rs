@@ -8,8 +8,11 @@ mod cluster;
 mod content;
 mod freeze;
 #[cfg(test)]
+mod group_cost_tests;
+#[cfg(test)]
 mod group_tests;
 mod inputs;
+mod open_groups;
 mod order;
 mod pass;
 
@@ -17,7 +20,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::desired::{Desired, Suspended, UncertainMembers};
+use super::desired::{Desired, OpenGroups, Suspended, UncertainMembers};
 use super::groups::{GroupInputs, Membership, Memberships};
 use super::layout;
 use crate::config::file_names::{CLUSTERS, GROUPS};
@@ -26,12 +29,13 @@ use crate::config::tenancy::Tenancy;
 use crate::limits;
 use crate::model::approval::Approvals;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
-use crate::model::diagnostic_sink::cut_fairly;
+use crate::model::diagnostic_sink::{ScopedDiagnostic, cut_fairly};
 use crate::model::facts::{FactNeeds, Facts};
 use crate::model::kinds::KindIndex;
 use crate::model::name::{ClusterName, CommitId, GroupName, ObjectId, RepoPath, SourceId, WorkKey};
 use crate::model::snapshot::{ObjectError, Snapshot};
 use crate::model::work::DesiredWork;
+use crate::render::object_checks::SchemaChecks;
 use crate::render::values::Variable;
 use cluster::RenderedCluster;
 use content::{ContentBudget, SharedContent, approval_bytes};
@@ -47,6 +51,7 @@ struct Fleet {
     kinds: KindIndex,
     groups: Vec<Arc<GroupInputs>>,
     uncertain: BTreeMap<GroupName, UncertainMembers>,
+    open_groups: Option<Arc<OpenGroups>>,
     /// Of the groups.
     diagnostics: Vec<Diagnostic>,
 }
@@ -63,9 +68,11 @@ pub struct Renderer {
     groups: Vec<Arc<GroupInputs>>,
     /// The groups that may have other members, with what is wrong with conditions.
     uncertain: BTreeMap<GroupName, UncertainMembers>,
+    open_groups: Option<Arc<OpenGroups>>,
     group_diagnostics: Vec<Diagnostic>,
     facts: Option<Arc<Facts>>,
     tenancy: Tenancy,
+    checks: SchemaChecks,
     content_bytes_max: usize,
     content: SharedContent,
     /// Whether the snapshots leave out works.
@@ -84,9 +91,11 @@ impl Renderer {
             suspended: false,
             groups: Vec::new(),
             uncertain: BTreeMap::new(),
+            open_groups: None,
             group_diagnostics: Vec::new(),
             facts: None,
             tenancy: Tenancy::default(),
+            checks: SchemaChecks::default(),
             content_bytes_max: limits::CONTENT_BYTES_MAX,
             content: SharedContent::default(),
             is_partial: false,
@@ -101,6 +110,11 @@ impl Renderer {
     /// With what the operator lets the folders do, which is the same for every commit.
     pub fn with_tenancy(self, tenancy: Tenancy) -> Self {
         Self { tenancy, ..self }
+    }
+
+    /// With checks of objects against schemas, which are the same for every commit.
+    pub fn with_schema_checks(self, checks: SchemaChecks) -> Self {
+        Self { checks, ..self }
     }
 
     /// With another bound of the bytes that the rendered works may hold in memory.
@@ -137,6 +151,7 @@ impl Renderer {
         let pass = RenderPass {
             source: &self.source,
             tenancy: &self.tenancy,
+            checks: &self.checks,
             objects: snapshot.objects,
             inputs: source,
             bare: Arc::new(ClusterConfig::new(None, true)),
@@ -150,9 +165,10 @@ impl Renderer {
         self.kinds = fleet.kinds;
         self.groups = fleet.groups;
         self.uncertain = fleet.uncertain;
+        self.open_groups = fleet.open_groups;
         self.group_diagnostics = fleet.diagnostics;
         self.drop_unused();
-        Ok(self.assemble(snapshot.commit, diagnostics))
+        Ok(self.assemble(snapshot.commit, &diagnostics))
     }
 
     /// Drops contents that only earlier commits had, as soon as nobody holds their works.
@@ -182,14 +198,27 @@ impl Renderer {
         let labels = configs.iter().map(|(name, config)| (name, &config.file.labels)).collect();
         let found = Memberships::find(&groups, &labels, self.facts.as_deref());
         let diagnostics_of_groups = groups.iter().flat_map(|group| group.diagnostics.clone());
+        let counted = pass.budget.borrow_mut().spend_diagnostics(&found.diagnostics);
+        let counted = counted.map_err(PassError::from);
+        if self.within_bounds(counted, &at, diagnostics)?.is_none() {
+            return Ok(fleet);
+        }
         fleet.diagnostics = found.diagnostics.into_iter().chain(diagnostics_of_groups).collect();
         fleet.uncertain = found.uncertain;
         fleet.groups = groups;
         for member in found.by_cluster.keys() {
             opened.entry(member.clone()).or_insert_with(|| pass.open_without_folder());
         }
+        if opened.len() > limits::CLUSTERS_MAX {
+            diagnostics.push(too_many_clusters(opened.len()));
+            return Ok(fleet);
+        }
         let rendered = self.clusters(pass, opened, found.by_cluster, diagnostics)?;
         (fleet.clusters, fleet.kinds) = rendered;
+        if !found.open.is_empty() {
+            let open = fleet.open_groups(&found.open, found.compared);
+            fleet.open_groups = Some(Arc::new(open));
+        }
         Ok(fleet)
     }
 
@@ -218,7 +247,11 @@ impl Renderer {
         }
         // A CRD anywhere in the repository tells the plural of its kind everywhere: what was
         // rendered with another answer is rendered again. A frozen work tells nothing.
-        let (kinds, frozen) = pass.kinds(&clusters)?;
+        let kinds = pass.kinds(&clusters);
+        let at = RepoPath::root().join(CLUSTERS);
+        let Some((kinds, frozen)) = self.within_bounds(kinds, &at, diagnostics)? else {
+            return Ok((clusters, KindIndex::default()));
+        };
         for (name, cluster) in &mut clusters {
             let corrected = pass
                 .correct_kinds(name, cluster, &kinds, frozen.get(name))
@@ -268,36 +301,33 @@ impl Renderer {
                 _ => {}
             }
         }
-        let matchers = self.groups.iter().filter_map(|group| group.matcher.as_ref());
-        let overrides = self.groups.iter().flat_map(|group| &group.overrides);
+        let matchers = self.groups.iter().filter_map(|group| group.matcher());
+        let overrides = self.groups.iter().flat_map(|group| &group.config.overrides);
         let matchers = matchers.chain(overrides.map(|one| &one.matcher));
         matchers.for_each(|matcher| matcher.add_needs(&mut needs));
         (!self.groups.is_empty() || needs != FactNeeds::default()).then_some(needs)
     }
 
     /// Puts the clusters together: the works that Git wants, and those that an error freezes.
-    fn assemble(&self, commit: Option<CommitId>, mut diagnostics: Vec<Diagnostic>) -> Desired {
+    fn assemble(&self, commit: Option<CommitId>, diagnostics: &[Diagnostic]) -> Desired {
         let folders = self.clusters.values().flat_map(|cluster| cluster.certain_works());
         let works = folders.filter_map(|folder| folder.rendered.work.as_ref());
         let mut works: BTreeMap<WorkKey, DesiredWork> =
             works.map(|work| (work.key.clone(), work.clone())).collect();
-        diagnostics.extend(self.group_diagnostics.iter().cloned());
+        let above = diagnostics.iter().chain(&self.group_diagnostics);
+        let mut all: Vec<ScopedDiagnostic<'_>> = above.map(ScopedDiagnostic::new).collect();
         for cluster in self.clusters.values() {
             let of_cluster = cluster.diagnostics.iter().chain(cluster.clashes.iter().flatten());
-            let of_works = cluster.certain_works().flat_map(|work| &work.rendered.diagnostics);
-            diagnostics.extend(of_cluster.chain(of_works).cloned());
+            all.extend(of_cluster.map(ScopedDiagnostic::new));
+            all.extend(cluster.certain_works().flat_map(|work| work.rendered.problems()));
         }
-        let mut frozen = self.freeze(&mut works, &diagnostics);
-        if !self.is_partial {
-            let of_order = self.check_order(&works, &frozen);
-            if !of_order.is_empty() {
-                diagnostics.extend(of_order);
-                frozen = self.freeze(&mut works, &diagnostics);
-            }
+        let mut frozen = self.freeze(&mut works, &all);
+        let of_order = if self.is_partial { Vec::new() } else { self.check_order(&works, &frozen) };
+        if !of_order.is_empty() {
+            all.extend(of_order.iter().map(ScopedDiagnostic::new));
+            frozen = self.freeze(&mut works, &all);
         }
-        diagnostics.sort();
-        diagnostics.dedup();
-        cut_fairly(&mut diagnostics);
+        let diagnostics = cut_fairly(all);
         let suspends = |cluster: &&Arc<RenderedCluster>| cluster.inherited.config.file.suspend;
         let clusters = self.clusters.iter().filter(|(_, cluster)| suspends(cluster));
         let clusters = clusters.map(|(name, _)| name.clone()).collect();
@@ -322,13 +352,22 @@ impl Renderer {
 fn too_large(source: &SourceId, at: &RepoPath, mebibytes: usize) -> Diagnostic {
     let message = format!(
         "the rendered works of the source {source} take more than {mebibytes} MiB of memory, of \
-         which equal contents count once; nothing of it is changed or deleted until it has fewer \
-         works or a larger `maxContentMib`"
+         which equal contents count once, or their files have more than four times as much; \
+         nothing of it is changed or deleted until it has fewer works or a larger `maxContentMib`"
     );
     let at = Location::file(at);
     let hint = "raise `maxContentMib` of this source in the daemon's file, if the process has the \
                 memory; otherwise split the source into several, each with its own path";
     Diagnostic::new(Code::TooManyFiles, at, Scope::Source, message).with_hint(hint)
+}
+
+/// Groups may name clusters that have no folder.
+fn too_many_clusters(found: usize) -> Diagnostic {
+    let most = limits::CLUSTERS_MAX;
+    let message = format!("{found} clusters, with those of groups; a source has at most {most}");
+    let folder = Location::file(&RepoPath::root().join(GROUPS));
+    Diagnostic::new(Code::TooManyFiles, folder, Scope::Source, message)
+        .with_hint("split it into several sources, each with its own path")
 }
 
 fn too_many_works() -> Diagnostic {

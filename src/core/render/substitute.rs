@@ -15,7 +15,9 @@ use serde_json::{Map, Value};
 use crate::config::schema::{SchemaProblem, SchemaProblems, closest};
 use crate::limits;
 use crate::model::diagnostic::Code;
-use crate::render::values::{CLUSTER_NAME, ClusterValues, Placeholder, Resolved, Variable};
+use crate::render::values::{
+    CLUSTER_NAME, ClusterValues, Placeholder, Resolved, Variable, inserted_bytes,
+};
 use crate::text::truncate::truncate_chars;
 
 /// Leaves out what stands between the braces: it may be a part of the Secret.
@@ -62,7 +64,7 @@ pub struct Substitution<'a> {
 
 /// What may be inserted below a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum FieldProtection {
     /// Any value.
     Open,
     /// Only values that no managed cluster can set.
@@ -71,7 +73,7 @@ enum Place {
     NamespaceMetadata,
 }
 
-impl Place {
+impl FieldProtection {
     /// The place of a field of an object.
     fn of_field(self, name: &str, object: &Map<String, Value>) -> Self {
         let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
@@ -90,6 +92,11 @@ impl<'a> Substitution<'a> {
         Self { values, bytes_left: limits::SUBSTITUTED_BYTES_MAX, used: BTreeSet::new() }
     }
 
+    /// The bytes that variables have added.
+    pub fn added_bytes(&self) -> usize {
+        limits::SUBSTITUTED_BYTES_MAX - self.bytes_left
+    }
+
     /// All variables that were asked for. Manifests without a problem have the same ones for every
     /// cluster.
     pub fn into_used(self) -> Vec<Variable> {
@@ -100,7 +107,7 @@ impl<'a> Substitution<'a> {
     pub fn apply(&mut self, object: &mut Value) -> Vec<SchemaProblem> {
         let mut problems = SchemaProblems::default();
         let is_secret = may_be_secret(object);
-        self.walk(object, Place::Open, &mut String::new(), &mut problems);
+        self.walk(object, FieldProtection::Open, &mut String::new(), &mut problems);
         let mut problems = problems.into_all();
         if is_secret || may_be_secret(object) {
             problems.iter_mut().for_each(hide_names);
@@ -111,7 +118,7 @@ impl<'a> Substitution<'a> {
     fn walk(
         &mut self,
         value: &mut Value,
-        place: Place,
+        place: FieldProtection,
         at: &mut String,
         problems: &mut SchemaProblems,
     ) {
@@ -126,13 +133,13 @@ impl<'a> Substitution<'a> {
                 for (index, item) in items.iter_mut().enumerate() {
                     let length = at.len();
                     at.push_str(&format!("/{index}"));
-                    self.walk(item, Place::Open, at, problems);
+                    self.walk(item, FieldProtection::Open, at, problems);
                     at.truncate(length);
                 }
             }
             Value::Object(fields) => {
                 let names = fields.keys().map(|name| place.of_field(name, fields));
-                let places: Vec<Place> = names.collect();
+                let places: Vec<FieldProtection> = names.collect();
                 for ((name, field), place) in fields.iter_mut().zip(places) {
                     let length = at.len();
                     at.push('/');
@@ -145,7 +152,11 @@ impl<'a> Substitution<'a> {
         }
     }
 
-    fn replaced<'t>(&mut self, text: &'t str, place: Place) -> Result<Value, InvalidVariable<'t>> {
+    fn replaced<'t>(
+        &mut self,
+        text: &'t str,
+        place: FieldProtection,
+    ) -> Result<Value, InvalidVariable<'t>> {
         if let Some(inside) = text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'))
             && !inside.contains('}')
             && let Some(placeholder) = Placeholder::parse(inside)
@@ -183,7 +194,7 @@ impl<'a> Substitution<'a> {
     fn insert<'t>(
         &mut self,
         placeholder: &Placeholder<'t>,
-        place: Place,
+        place: FieldProtection,
     ) -> Result<Cow<'a, Value>, InvalidVariable<'t>> {
         let variable = &placeholder.variable;
         if !self.used.contains(variable) {
@@ -192,7 +203,7 @@ impl<'a> Substitution<'a> {
         let default = || placeholder.default_value().map(Cow::Owned);
         let (value, is_reported) = match self.values.resolve(variable) {
             // Whatever the value is.
-            Resolved::Unknown if place == Place::Protected => (None, true),
+            Resolved::Unknown if place == FieldProtection::Protected => (None, true),
             Resolved::Unknown => return Err(InvalidVariable::Unknown(variable.clone())),
             Resolved::Unset { is_reported } => (default(), is_reported),
             Resolved::Set { value, is_reported } => {
@@ -201,7 +212,7 @@ impl<'a> Substitution<'a> {
                 (Some(default.unwrap_or(value)), is_reported)
             }
         };
-        if is_reported && place == Place::Protected {
+        if is_reported && place == FieldProtection::Protected {
             return Err(InvalidVariable::Reported(variable.clone()));
         }
         let value = value.ok_or_else(|| InvalidVariable::Unset(variable.clone()))?;
@@ -209,18 +220,6 @@ impl<'a> Substitution<'a> {
         let left = self.bytes_left.checked_sub(inserted_bytes(&value));
         self.bytes_left = left.unwrap_or_default();
         left.map(|_| value).ok_or(InvalidVariable::TooLarge)
-    }
-}
-
-/// The bytes that a value adds. Values are nested up to the depth of a YAML file.
-fn inserted_bytes(value: &Value) -> usize {
-    match value {
-        Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(|item| 8 + inserted_bytes(item)).sum(),
-        Value::Object(fields) => {
-            fields.iter().map(|(name, field)| 8 + name.len() + inserted_bytes(field)).sum()
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
     }
 }
 
@@ -307,7 +306,7 @@ mod tests {
     use super::*;
     use crate::model::facts::{ClusterFacts, KnownFacts};
     use crate::model::name::{ClusterName, RepoPath};
-    use crate::render::values::ValueLevel;
+    use crate::render::values::{FileValues, ValueLevel};
 
     fn values() -> BTreeMap<String, Value> {
         [
@@ -343,7 +342,8 @@ mod tests {
         let cluster = ClusterName::parse("a").unwrap();
         let file = RepoPath::parse("clusters/a/cluster.yaml").unwrap();
         let labels = [("x".to_owned(), "git".to_owned())].into();
-        let levels = vec![ValueLevel { file, values }];
+        let own = FileValues::from(values.clone());
+        let levels = vec![ValueLevel { file, values: &own }];
         let values = ClusterValues { cluster: &cluster, levels, labels: &labels, facts };
         Substitution::new(&values).apply(object)
     }
@@ -481,6 +481,7 @@ mod tests {
         }
         // The bytes count over all documents of a work.
         let cluster = ClusterName::parse("a").unwrap();
+        let large = FileValues::from(large);
         let levels = vec![ValueLevel { file: RepoPath::root(), values: &large }];
         let (labels, facts) = (BTreeMap::new(), KnownFacts::Absent);
         let values = ClusterValues { cluster: &cluster, levels, labels: &labels, facts: &facts };

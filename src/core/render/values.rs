@@ -117,13 +117,52 @@ pub enum Resolved<'a> {
     Unknown,
 }
 
+/// `values` of one file. Works of many clusters are compared by them, so the digests of large ones
+/// are computed once.
+#[derive(Debug, Default)]
+pub struct FileValues {
+    values: BTreeMap<String, Value>,
+    large: BTreeMap<String, Digest>,
+}
+
+/// A value of more bytes is compared by its digest.
+const LARGE_VALUE_BYTES: usize = 256;
+
+impl From<BTreeMap<String, Value>> for FileValues {
+    fn from(values: BTreeMap<String, Value>) -> Self {
+        let is_large = |value: &Value| inserted_bytes(value) > LARGE_VALUE_BYTES;
+        let large = values.iter().filter(|(_, value)| is_large(value));
+        let large = large.map(|(name, value)| (name.clone(), Digest::of_json(value)));
+        Self { large: large.collect(), values }
+    }
+}
+
+impl FileValues {
+    /// The values by name.
+    pub fn all(&self) -> &BTreeMap<String, Value> {
+        &self.values
+    }
+}
+
+/// The bytes that a value adds to a manifest. Values are nested up to the depth of a YAML file.
+pub fn inserted_bytes(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(|item| 8 + inserted_bytes(item)).sum(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, field)| 8 + name.len() + inserted_bytes(field)).sum()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    }
+}
+
 /// `values` of one file.
 #[derive(Debug, Clone)]
 pub struct ValueLevel<'a> {
     /// The file, for messages; it may be absent.
     pub file: RepoPath,
     /// Its values.
-    pub values: &'a BTreeMap<String, Value>,
+    pub values: &'a FileValues,
 }
 
 /// The values of all variables for the works of one cluster.
@@ -153,7 +192,7 @@ impl<'a> ClusterValues<'a> {
             Variable::ClusterName => set(self.cluster.as_str(), false),
             Variable::Value(name) => {
                 let mut levels = self.levels.iter();
-                match levels.find_map(|level| level.values.get(&**name)) {
+                match levels.find_map(|level| level.values.values.get(&**name)) {
                     Some(value) => {
                         Resolved::Set { value: Cow::Borrowed(value), is_reported: false }
                     }
@@ -170,7 +209,7 @@ impl<'a> ClusterValues<'a> {
 
     /// The names of all `values`.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.levels.iter().flat_map(|level| level.values.keys()).map(String::as_str)
+        self.levels.iter().flat_map(|level| level.values.values.keys()).map(String::as_str)
     }
 
     /// Where a variable could be set.
@@ -193,12 +232,25 @@ impl<'a> ClusterValues<'a> {
 
     /// A digest of the values of some variables. Equal digests give equal manifests.
     pub fn digest(&self, variables: &[Variable]) -> Digest {
-        let values = variables.iter().map(|variable| match self.resolve(variable) {
-            Resolved::Set { value, is_reported } => json!([value, is_reported]),
-            Resolved::Unset { is_reported } => json!([is_reported]),
-            Resolved::Unknown => Value::Null,
+        let values = variables.iter().map(|variable| {
+            if let Some(digest) = self.large_value(variable) {
+                // No other variable gives an object.
+                return json!({ "digest": digest.to_string() });
+            }
+            match self.resolve(variable) {
+                Resolved::Set { value, is_reported } => json!([value, is_reported]),
+                Resolved::Unset { is_reported } => json!([is_reported]),
+                Resolved::Unknown => Value::Null,
+            }
         });
         Digest::of_json(&values.collect())
+    }
+
+    /// The digest of a large value.
+    fn large_value(&self, variable: &Variable) -> Option<Digest> {
+        let Variable::Value(name) = variable else { return None };
+        let level = self.levels.iter().find(|level| level.values.values.contains_key(&**name))?;
+        level.values.large.get(&**name).copied()
     }
 }
 
@@ -208,6 +260,31 @@ mod tests {
 
     use super::*;
     use crate::model::facts::ClusterFacts;
+
+    #[test]
+    fn large_values_are_compared_by_digests_that_are_known() {
+        let cluster = ClusterName::parse("a").unwrap();
+        let of = |value: Value| {
+            let values = FileValues::from(BTreeMap::from([("V".to_owned(), value)]));
+            let is_large = values.large.contains_key("V");
+            let levels = vec![ValueLevel { file: RepoPath::root(), values: &values }];
+            let (labels, facts) = (&BTreeMap::new(), &KnownFacts::Absent);
+            let values = ClusterValues { cluster: &cluster, levels, labels, facts };
+            (is_large, values.digest(&[Variable::Value("V".into())]))
+        };
+        let text = |length: usize| Value::from("x".repeat(length));
+        let (small, large) = (of(text(LARGE_VALUE_BYTES)), of(text(LARGE_VALUE_BYTES + 1)));
+        assert_eq!((small.0, large.0), (false, true));
+        assert_eq!(large, of(text(LARGE_VALUE_BYTES + 1)));
+        let digests = [small.1, large.1, of(text(LARGE_VALUE_BYTES + 2)).1];
+        let distinct: std::collections::BTreeSet<String> =
+            digests.iter().map(ToString::to_string).collect();
+        assert_eq!(distinct.len(), 3);
+        // A value that looks like the digest of another one is another value.
+        let lookalike =
+            json!({ "digest": Digest::of_json(&text(LARGE_VALUE_BYTES + 1)).to_string() });
+        assert_ne!(of(lookalike).1, large.1);
+    }
 
     #[test]
     fn variables_read_what_they_print() {
@@ -275,6 +352,7 @@ mod tests {
         };
         let facts = KnownFacts::Known(Arc::new(facts));
         let cluster = ClusterName::parse("edge-1").unwrap();
+        let (own, group) = (FileValues::from(own), FileValues::from(group));
         let levels = vec![level(&own, "clusters/edge-1/cluster.yaml"), level(&group, "groups/g/a")];
         let values = ClusterValues { cluster: &cluster, levels, labels: &labels, facts: &facts };
         let of = |text: &str| match values.resolve(&Placeholder::parse(text).unwrap().variable) {

@@ -32,12 +32,12 @@ use serde_json::Value;
 
 use super::layout;
 use super::layout::WorkFolderFile;
-use super::manifests;
 use super::snippets::add_snippets;
 use crate::config::path_patterns::PathPatterns;
 use crate::config::tenancy::{Tenant, TenantFolder};
 use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
+use crate::model::diagnostic_sink::ScopedDiagnostic;
 use crate::model::kinds::{CrdNames, Found, KindIndex};
 use crate::model::manifest::{Identity, Manifest, Origin};
 use crate::model::name::{ClusterName, ObjectId, RepoPath, WorkKey, WorkName};
@@ -76,8 +76,11 @@ pub struct Rendered {
     /// The kinds that are neither built in nor defined by a CRD of this work, with the plural that
     /// was assumed.
     pub custom_kinds: BTreeMap<(String, String), Found>,
-    /// What is wrong with the folder and its files.
-    pub diagnostics: Vec<Diagnostic>,
+    /// What an error of the folder freezes.
+    pub scope: Scope,
+    /// What is wrong with the folder and its files. Folders of several clusters share them, so
+    /// their scope is that of any of these: see [`Rendered::problems`].
+    pub diagnostics: Arc<[Diagnostic]>,
     /// Whether the work replaces those of groups that have its name.
     pub replaces_group: bool,
     /// The works that it depends on.
@@ -87,6 +90,10 @@ pub struct Rendered {
     /// Whether a folder with the same files, inherited settings and values gives the same
     /// elsewhere.
     pub reuse: Reuse,
+    /// The bytes of its files, with those that variables have added.
+    pub input_bytes: usize,
+    /// If it was not rendered because its group has too many members: their number.
+    pub too_many_members: Option<usize>,
     /// What it holds in memory; counted once, as every pass asks for it.
     pub sizes: RenderedSizes,
 }
@@ -100,6 +107,8 @@ pub struct RenderedSizes {
     pub objects: usize,
     /// The objects of the work, or of the frozen folder.
     pub named: usize,
+    /// `Rendered::diagnostics`.
+    pub diagnostics: usize,
 }
 
 /// Renders a work folder. An error is one of the object database only; all else is a diagnostic.
@@ -116,7 +125,7 @@ pub fn render(
     // The policy first: nothing is read of a folder that may have no work.
     if let Some(breach) = inherited.tenancy.folder_breach(path, inherited.cluster) {
         let refused = folder_refused(&breach, path, inherited, &scope);
-        return Ok(Rendered::without_work(path, None, vec![refused]));
+        return Ok(Rendered::without_work(path, scope.clone(), None, [refused]));
     }
     let found = layout::work_folder(path, tree, objects, ignore, &scope)?;
     let mut files = FolderFiles::new(objects, WorkDiagnostics::new(&scope, found.diagnostics));
@@ -128,11 +137,12 @@ pub fn render(
     let levels = inherited.levels.iter().map(|level| level.settings);
     let settings = Settings::merge(levels, work_file.as_ref());
     let mut values = settings.substitute.then(|| Substitution::new(&inherited.values));
-    let rules = manifests::Rules { kinds, secrets: inherited.secrets, scope: &scope };
+    let rules = inherited.manifest_rules(kinds, &scope);
     let mut manifests = files.manifests(&found.manifests, &rules, values.as_mut())?;
+    let substituted = values.as_ref().map_or(0, Substitution::added_bytes);
     let variables: Arc<[Variable]> = values.map(Substitution::into_used).unwrap_or_default().into();
     let mut sidecars = files.sidecars(&found.sidecars)?;
-    let FolderFiles { texts, mut diagnostics, .. } = files;
+    let FolderFiles { texts, bytes: input_bytes, mut diagnostics, .. } = files;
     let (configs, orphans) =
         apply_rules(&mut manifests, &mut sidecars, &folder, (inherited, kinds), &mut diagnostics);
     check_objects(path, &manifests, &mut diagnostics);
@@ -147,7 +157,8 @@ pub fn render(
     let mut diagnostics = diagnostics.into_all();
     add_snippets(&mut diagnostics, &texts);
     let failed = diagnostics.iter().any(Diagnostic::freezes_work);
-    let mut rendered = Rendered::without_work(path, None, diagnostics);
+    let mut rendered = Rendered::without_work(path, scope.clone(), None, diagnostics);
+    rendered.input_bytes = input_bytes + substituted;
     rendered.replaces_group = replaces_group;
     rendered.depends_on = depends_on;
     rendered.variables = variables;
@@ -167,6 +178,8 @@ pub fn render(
     let is_plain = rendered.diagnostics.is_empty() && ignore.is_empty();
     rendered.reuse = if is_plain { folder.reuse() } else { Reuse::SameFolder };
     let key = key.filter(|_| !failed);
+    // They may be large, and the work is put together from what is left.
+    drop((sidecars, texts));
     rendered.work = key.map(|key| parts.into_work(key, path, inherited.source));
     Ok(rendered)
 }
@@ -181,8 +194,9 @@ impl Rendered {
     /// A folder whose work is frozen, and of whose objects nothing is known.
     pub fn without_work(
         path: &RepoPath,
+        scope: Scope,
         key: Option<WorkKey>,
-        diagnostics: Vec<Diagnostic>,
+        diagnostics: impl Into<Arc<[Diagnostic]>>,
     ) -> Self {
         Self {
             key,
@@ -192,40 +206,74 @@ impl Rendered {
             frozen: FrozenObjects::default(),
             crds: Vec::new(),
             custom_kinds: BTreeMap::new(),
-            diagnostics,
+            scope,
+            diagnostics: diagnostics.into(),
             replaces_group: false,
             depends_on: Arc::default(),
             variables: Arc::default(),
             reuse: Reuse::SameFolder,
+            input_bytes: 0,
+            too_many_members: None,
             sizes: RenderedSizes::default(),
         }
+    }
+
+    /// What is wrong with the folder and its files.
+    pub fn problems(&self) -> impl Iterator<Item = ScopedDiagnostic<'_>> {
+        let scoped = |diagnostic| ScopedDiagnostic { scope: &self.scope, diagnostic };
+        self.diagnostics.iter().map(scoped)
+    }
+
+    /// Whether the folder may fail for another cluster in the same way. Some messages name the
+    /// cluster.
+    pub(crate) fn is_for_any_cluster(&self) -> bool {
+        let is_of_cluster = |one: &Diagnostic| {
+            matches!(one.code, Code::NotAllowed | Code::UnknownFacts | Code::UnknownVariable)
+        };
+        self.work.is_some() || !self.diagnostics.iter().any(is_of_cluster)
     }
 
     /// The outcome for a folder with the same files, inherited settings and values. `None` if it
     /// must be rendered.
     pub(crate) fn elsewhere(&self, path: &RepoPath, inherited: &Inherited<'_>) -> Option<Self> {
-        let work = self.work.as_ref()?;
+        let known = self.key.as_ref()?;
         let is_same = *path == self.path;
+        // They name the cluster.
+        let of_cluster = |one: &Diagnostic| one.code.is_about_version();
+        if known.cluster != *inherited.cluster && self.diagnostics.iter().any(of_cluster) {
+            return None;
+        }
         let name = match self.reuse {
             Reuse::SameFolder if !is_same => return None,
-            Reuse::SameFolder | Reuse::SameName => work.key.work.clone(),
+            Reuse::SameFolder | Reuse::SameName => known.work.clone(),
             Reuse::FolderName => WorkName::parse(path.name()).ok()?,
         };
         let key = WorkKey { cluster: inherited.cluster.clone(), work: name };
         // In a folder with a longer path, that of a file may be too long.
         let is_alike = path.as_str().len() <= self.path.as_str().len()
-            && inherited.tenancy.judges_alike((&self.path, &work.key), (path, &key));
-        let in_folder = || Arc::new(work.body.in_folder(path));
-        let body = || if is_same { work.body.clone() } else { in_folder() };
-        let body = is_alike.then(body)?;
-        let depends_on = Dependency::keys(&self.depends_on, inherited.cluster);
-        let work =
-            DesiredWork { key: key.clone(), path: path.clone(), body, depends_on, ..work.clone() };
-        // They are about the files, which are the same: there are some in the same folder only.
+            && inherited.tenancy.judges_alike((&self.path, known), (path, &key));
+        if !is_alike || !self.is_for_any_cluster() {
+            return None;
+        }
+        // Diagnostics are about the files, which are the same: there are some in the same folder
+        // only.
         let scope = Scope::Work(layout::folder_key(path, inherited.cluster));
-        let diagnostics = self.diagnostics.iter().cloned();
-        let diagnostics = diagnostics.map(|one| Diagnostic { scope: scope.clone(), ..one });
-        let mut rendered = Self::without_work(path, Some(key), diagnostics.collect());
+        let mut rendered =
+            Self::without_work(path, scope, Some(key.clone()), self.diagnostics.clone());
+        match &self.work {
+            Some(work) => {
+                let in_folder = || Arc::new(work.body.in_folder(path));
+                let body = if is_same { work.body.clone() } else { in_folder() };
+                let depends_on = Dependency::keys(&self.depends_on, inherited.cluster);
+                let (path, work) = (path.clone(), work.clone());
+                rendered.work = Some(DesiredWork { key, path, body, depends_on, ..work });
+            }
+            None => {
+                let folder = || Arc::new(inherited.tenancy.of_folder(path, inherited.cluster));
+                let unread = self.frozen.unread.first().map(|_| folder()).into_iter().collect();
+                rendered.frozen = FrozenObjects { objects: self.frozen.objects.clone(), unread };
+            }
+        }
         rendered.objects = self.objects.clone();
         rendered.crds = self.crds.clone();
         rendered.custom_kinds = self.custom_kinds.clone();
@@ -233,7 +281,6 @@ impl Rendered {
         rendered.replaces_group = self.replaces_group;
         rendered.depends_on = self.depends_on.clone();
         rendered.variables = self.variables.clone();
-        rendered.work = Some(work);
         Some(rendered)
     }
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::model::approval::Rewind;
 use crate::model::cluster_revisions::ClusterRevisions;
 use crate::model::name::{CommitId, RepoPath, SourceId, WorkKey};
-use crate::plan::cluster_inputs::changed_clusters;
+use crate::plan::cluster_inputs::{DesiredChange, changed_clusters};
 use crate::plan::incremental::InputRevisions;
 use crate::plan::observed::{ObservedWork, WorkContent};
 use crate::plan::rewind;
@@ -47,6 +47,10 @@ pub struct SourceFacts {
     /// The number of changes, without those of directives and record.
     revision: u64,
 }
+
+/// A desired state that another one has replaced; `None` for the first one.
+#[derive(Debug)]
+pub struct ReplacedDesired(pub Option<Arc<Desired>>);
 
 impl SourceFacts {
     /// `known_record_generation`: what this machine remembers of the source's record on the hub.
@@ -108,19 +112,34 @@ impl SourceFacts {
 
     /// Sets the desired state. Gives whether it differs from the one before.
     pub fn set_desired(&mut self, desired: &Arc<Desired>) -> bool {
-        let same = self.desired.as_ref().is_some_and(|before| Arc::ptr_eq(before, desired));
-        if !same {
-            match self.desired.replace(desired.clone()) {
-                Some(before) => self.desired_revisions.add(&changed_clusters(&before, desired)),
-                None => self.desired_revisions.mark_all(),
-            }
-            self.hub.forget_unwanted(|key| desired.works.contains_key(key));
-            self.history.forget_removed();
-            // A suspension that was set before the push must take effect.
-            self.directives.ask_again();
-            self.mark_changed();
+        self.replace_desired(desired, None).is_some()
+    }
+
+    /// As [`Self::set_desired`], with what differs from the state before, if that is known. Gives
+    /// the state before, which takes a while to drop; `None` if nothing differs.
+    pub fn replace_desired(
+        &mut self,
+        desired: &Arc<Desired>,
+        change: Option<&DesiredChange>,
+    ) -> Option<ReplacedDesired> {
+        if self.desired.as_ref().is_some_and(|before| Arc::ptr_eq(before, desired)) {
+            return None;
         }
-        !same
+        let before = self.desired.replace(desired.clone());
+        match &before {
+            Some(before) => {
+                let known = change.and_then(|change| change.since(before)).cloned();
+                let changed = known.unwrap_or_else(|| changed_clusters(before, desired));
+                self.desired_revisions.add(&changed);
+            }
+            None => self.desired_revisions.mark_all(),
+        }
+        self.hub.forget_unwanted(|key| desired.works.contains_key(key));
+        self.history.forget_removed();
+        // A suspension that was set before the push must take effect.
+        self.directives.ask_again();
+        self.mark_changed();
+        Some(ReplacedDesired(before))
     }
 
     /// Records the result of a look-up. Gives whether another owner has the name. As in

@@ -31,7 +31,8 @@ pub struct StoredRecord {
     pub resource_version: String,
 }
 
-/// Why a request to the hub failed. The message names the object and the fix, and has no secret.
+/// Why a request to the hub failed. The message names the object, the hints name the fix, and
+/// neither has a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HubError {
     /// 409 on create: the name is taken.
@@ -48,10 +49,7 @@ pub enum HubError {
         key: String,
     },
     /// The cluster namespace does not exist or is being deleted.
-    #[error(
-        "the hub has no namespace {cluster:?} that takes works; is the managed cluster joined \
-            and accepted?"
-    )]
+    #[error("the hub has no namespace {cluster:?} that takes works")]
     ClusterNamespaceMissing {
         /// The managed cluster, and the name of its namespace.
         cluster: String,
@@ -61,6 +59,8 @@ pub enum HubError {
     Forbidden {
         /// The hub's message, without the content of Secrets.
         message: String,
+        /// What would allow it, if that is known.
+        hint: Option<String>,
     },
     /// The API server or an admission webhook rejected the object; only a change in Git fixes it.
     #[error("the hub refuses {key}: {message}")]
@@ -71,19 +71,13 @@ pub enum HubError {
         message: String,
     },
     /// gitwork's own namespace does not exist.
-    #[error(
-        "the hub has no namespace {namespace:?} for gitwork's own objects; make it, or name \
-            another with --namespace"
-    )]
+    #[error("the hub has no namespace {namespace:?} for gitwork's own objects")]
     NamespaceMissing {
         /// The namespace of `--namespace`.
         namespace: String,
     },
     /// The source's record on the hub is invalid.
-    #[error(
-        "the record in the Lease {namespace}/{name} cannot be used: {why}; delete that Lease to \
-            start over"
-    )]
+    #[error("the record in the Lease {namespace}/{name} cannot be used: {why}")]
     InvalidRecord {
         /// The namespace of the Lease.
         namespace: String,
@@ -93,10 +87,7 @@ pub enum HubError {
         why: RecordError,
     },
     /// The ManifestWork CRD is not installed.
-    #[error(
-        "the hub does not know ManifestWork; install Open Cluster Management, or the CRD that \
-            `gitwork crds` prints"
-    )]
+    #[error("the hub does not know ManifestWork")]
     CrdMissing,
     /// A time-out, 429, 5xx or no connection: retry later. The write may have taken place.
     #[error("the hub did not answer: {message}")]
@@ -142,6 +133,25 @@ impl OperationError for HubError {
             RetryClass::Blocked => "HubNotReady",
             RetryClass::Rejected => "WriteRejected",
         }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        let hint = match self {
+            Self::ClusterNamespaceMissing { .. } => {
+                "check that the managed cluster has joined and is accepted"
+            }
+            Self::Forbidden { hint, .. } => return hint.iter().cloned().collect(),
+            Self::NamespaceMissing { .. } => "create it, or name another one with --namespace",
+            Self::InvalidRecord { .. } => "delete that Lease to start over",
+            Self::CrdMissing => {
+                "install Open Cluster Management, or the CRD that `gitwork crds` prints"
+            }
+            Self::Exists { .. }
+            | Self::Stale { .. }
+            | Self::WriteRejected { .. }
+            | Self::Unavailable { .. } => return Vec::new(),
+        };
+        vec![hint.to_owned()]
     }
 }
 

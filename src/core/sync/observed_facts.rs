@@ -138,6 +138,8 @@ impl Selection {
     }
 }
 
+type ClusterEvent = ObjectEvent<ClusterName, Arc<ClusterFacts>>;
+
 /// The facts at one time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PresentFacts {
@@ -156,6 +158,16 @@ pub struct ObservedFacts {
     selections: BTreeMap<PlacementKey, Selection>,
     hub_version: Option<String>,
     grace: Duration,
+    /// The facts of clusters of which only the names are kept.
+    unknown: Arc<ClusterFacts>,
+    decided: DecidedClusters,
+}
+
+/// The number of clusters in the PlacementDecisions that are known, and in those of a list.
+#[derive(Debug, Default)]
+struct DecidedClusters {
+    known: usize,
+    listing: usize,
 }
 
 impl ObservedFacts {
@@ -169,6 +181,8 @@ impl ObservedFacts {
             selections: BTreeMap::new(),
             hub_version: None,
             grace,
+            unknown: Arc::new(ClusterFacts { is_stale: true, ..ClusterFacts::default() }),
+            decided: DecidedClusters::default(),
         }
     }
 
@@ -180,9 +194,64 @@ impl ObservedFacts {
     /// Applies an event.
     pub fn observe(&mut self, event: FactsEvent) {
         match event {
-            FactsEvent::Cluster(event) => self.clusters.observe(event),
+            FactsEvent::Cluster(event) => {
+                let event = self.without_facts_past_the_limit(event);
+                self.clusters.observe(event);
+            }
             FactsEvent::Placement(event) => self.placements.observe(event),
-            FactsEvent::Decision(event) => self.decisions.observe(event),
+            FactsEvent::Decision(mut event) => {
+                self.bound_decisions(&mut event);
+                self.decisions.observe(event);
+            }
+        }
+    }
+
+    /// Of clusters past the limit, only the names are kept: what may register clusters may register
+    /// very many. Their facts are unknown, should others leave.
+    fn without_facts_past_the_limit(&self, event: ClusterEvent) -> ClusterEvent {
+        let is_past = |name: &ClusterName, all: &BTreeMap<ClusterName, Arc<ClusterFacts>>| {
+            let is_unknown = |facts: &Arc<ClusterFacts>| Arc::ptr_eq(facts, &self.unknown);
+            all.len() >= limits::CLUSTERS_MAX && all.get(name).is_none_or(is_unknown)
+        };
+        match event {
+            ObjectEvent::Listed(name, _)
+                if self.clusters.listing.as_ref().is_some_and(|all| is_past(&name, all)) =>
+            {
+                ObjectEvent::Listed(name, self.unknown.clone())
+            }
+            ObjectEvent::Changed(name, _) if is_past(&name, &self.clusters.known) => {
+                ObjectEvent::Changed(name, self.unknown.clone())
+            }
+            other => other,
+        }
+    }
+
+    /// Counts the clusters in PlacementDecisions, and keeps none past the limit. Names are shared
+    /// with those of the ManagedClusters.
+    fn bound_decisions(&mut self, event: &mut ObjectEvent<DecisionKey, DecisionFacts>) {
+        let known =
+            |key: &DecisionKey| self.decisions.known.get(key).map_or(0, |one| one.clusters.len());
+        let (total, before, facts) = match event {
+            ObjectEvent::ListStarted => return self.decided.listing = 0,
+            ObjectEvent::ListCompleted => return self.decided.known = self.decided.listing,
+            ObjectEvent::Gone(key) => {
+                self.decided.known = self.decided.known.saturating_sub(known(key));
+                return;
+            }
+            ObjectEvent::Interrupted => return,
+            ObjectEvent::Listed(_, facts) => (&mut self.decided.listing, 0, facts),
+            ObjectEvent::Changed(key, facts) => (&mut self.decided.known, known(key), facts),
+        };
+        *total = total.saturating_sub(before);
+        if *total + facts.clusters.len() > limits::DECIDED_CLUSTERS_MAX {
+            facts.clusters.clear();
+        }
+        facts.clusters.shrink_to_fit();
+        *total += facts.clusters.len();
+        for cluster in &mut facts.clusters {
+            if let Some((known, _)) = self.clusters.known.get_key_value(cluster) {
+                *cluster = known.clone();
+            }
         }
     }
 
@@ -424,6 +493,61 @@ mod tests {
         world.select(&["a", "b"]);
         assert_eq!(world.selected(530), "a b?", "c and x may come back");
         assert_eq!(world.selected(650), "a b");
+    }
+
+    /// Whoever may create Placements may create very many.
+    #[test]
+    fn clusters_of_decisions_past_the_limit_make_their_placement_uncertain() {
+        let mut world = World::new();
+        world.select(&["a"]);
+        let many = |count: usize| DecisionFacts {
+            placement: PlacementKey { namespace: "other".into(), name: "p".into() },
+            clusters: vec![cluster("a"); count],
+        };
+        let key = ("other".to_owned(), "p-decision-1".to_owned());
+        let mut see = |event| world.observed.observe(FactsEvent::Decision(event));
+        see(ObjectEvent::Changed(key.clone(), many(limits::DECIDED_CLUSTERS_MAX - 2)));
+        world.select(&["a", "b"]);
+        let facts = world.facts(0).facts;
+        assert_eq!(facts.placements[&placement()].decisions["batch-decision-1"].len(), 2);
+        world.select(&["a", "b", "c"]);
+        assert_eq!(world.selected(200), "?", "one too many");
+        // With room again, they count from the next event on.
+        let mut see = |event| world.observed.observe(FactsEvent::Decision(event));
+        see(ObjectEvent::Gone(key));
+        world.select(&["a", "b", "c"]);
+        assert_eq!(world.selected(300), "a b c?");
+    }
+
+    /// Whoever may register clusters may register very many.
+    #[test]
+    fn only_the_names_of_clusters_past_the_limit_are_kept() {
+        let mut world = World::new();
+        let mut see = |event| world.observed.observe(FactsEvent::Cluster(event));
+        let labels: BTreeMap<String, String> = [("tier".to_owned(), "edge".to_owned())].into();
+        let known = || Arc::new(ClusterFacts { labels: labels.clone(), ..ClusterFacts::default() });
+        let most = limits::CLUSTERS_MAX;
+        see(ObjectEvent::ListStarted);
+        // In the order of their names, the last ones are past the limit.
+        (0..most + 1_000)
+            .for_each(|n| see(ObjectEvent::Listed(cluster(&format!("c{n:05}")), known())));
+        see(ObjectEvent::ListCompleted);
+        let (last, first_past) = (format!("c{:05}", most - 1), format!("c{most:05}"));
+        see(ObjectEvent::Changed(cluster(&first_past), known()));
+        let facts = world.facts(0).facts;
+        assert!(facts.is_partial);
+        assert_eq!(facts.managed_clusters.len(), most);
+        assert!(facts.managed_clusters.values().all(|one| one.labels == labels));
+        assert!(facts.managed_clusters.contains_key(&cluster(&last)));
+        // Others leave: what is past the limit is unknown, not absent, until it changes.
+        let mut see = |event| world.observed.observe(FactsEvent::Cluster(event));
+        (0..1_000).for_each(|n| see(ObjectEvent::Gone(cluster(&format!("c{n:05}")))));
+        let facts = world.facts(1).facts;
+        assert!(!facts.is_partial && facts.managed_clusters[&cluster(&first_past)].is_stale);
+        let mut see = |event| world.observed.observe(FactsEvent::Cluster(event));
+        see(ObjectEvent::Gone(cluster("c01000")));
+        see(ObjectEvent::Changed(cluster(&first_past), known()));
+        assert!(!world.facts(2).facts.managed_clusters[&cluster(&first_past)].is_stale);
     }
 
     #[test]

@@ -221,8 +221,12 @@ impl ObservedHub {
     /// Forgets the works of other owners whose names Git no longer has. The watch does not show
     /// what becomes of them, so that nothing may wait for it.
     pub(crate) fn forget_unwanted(&mut self, is_wanted: impl Fn(&WorkKey) -> bool) {
-        let works = self.observed.iter().flat_map(|observed| &observed.works);
-        let unwanted = works.filter(|(key, work)| !self.is_ours(work) && !is_wanted(key));
+        let Some(observed) = &self.observed else { return };
+        if observed.works.len() == self.counts.works() {
+            return;
+        }
+        let unwanted =
+            observed.works.iter().filter(|(key, work)| !self.is_ours(work) && !is_wanted(key));
         let unwanted: Vec<WorkKey> = unwanted.map(|(key, _)| key.clone()).collect();
         for key in unwanted {
             self.change(&key, |observed, _| observed.record_lookup(&key, None));

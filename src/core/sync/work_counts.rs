@@ -36,6 +36,11 @@ impl WorkCounts {
         counted(observed.works.get(key), source)
     }
 
+    /// The number of works.
+    pub(super) fn works(&self) -> usize {
+        self.clusters.values().sum()
+    }
+
     /// Whether the source has works.
     pub(super) fn has_works(&self) -> bool {
         !self.clusters.is_empty()

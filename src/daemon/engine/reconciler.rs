@@ -23,6 +23,8 @@ use crate::reader::SourceReader;
 use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::SourceId;
 use gitwork_core::plan::Plan;
+use gitwork_core::render::desired::Desired;
+use gitwork_core::sync::facts::ReplacedDesired;
 use gitwork_core::sync::guards::GuardOptions;
 use gitwork_core::sync::state::SyncState;
 use gitwork_hub::execute::{ExecuteOptions, Task};
@@ -30,6 +32,9 @@ use gitwork_hub::{Hub, HubEvent};
 use gitwork_runtime::clock::WallClock;
 
 mod once;
+
+/// A replaced state of fewer works is dropped at once, in less than a millisecond.
+const WORKS_DROPPED_HERE: usize = 2_000;
 
 /// Reconciles the hub with one source, one step at each call.
 pub(super) struct Reconciler {
@@ -132,11 +137,14 @@ impl Reconciler {
         self.reports.fetched(&read, at, leads);
         let facts = self.state.facts_mut();
         facts.set_signed(read.is_signed);
-        let changed = facts.set_desired(&read.desired);
-        if changed {
-            self.reports.desired_changed(&read, leads);
-        }
-        changed
+        let Some(ReplacedDesired(before)) =
+            facts.replace_desired(&read.desired, read.change.as_ref())
+        else {
+            return false;
+        };
+        self.reports.desired_changed(&read, leads);
+        before.into_iter().for_each(drop_elsewhere);
+        true
     }
 
     /// Applies the record generation that the source remembers; a fetch may have updated it.
@@ -240,4 +248,15 @@ impl Reconciler {
             }
         }
     }
+}
+
+/// Drops a replaced state. That of a large source has as many small parts as works, and would keep
+/// the engine from all else.
+fn drop_elsewhere(desired: Arc<Desired>) {
+    if desired.works.len() < WORKS_DROPPED_HERE {
+        return;
+    }
+    // Without a thread, the closure drops it here.
+    let dropped = std::thread::Builder::new().name("drop".into()).spawn(move || drop(desired));
+    dropped.map_or_else(drop, drop);
 }

@@ -42,6 +42,16 @@ impl Reports {
         Self { id, metrics, log, publisher: None, source_error, committed_seconds: None }
     }
 
+    /// Logs and counts a pause of the engine.
+    pub fn on_pause(&self) -> impl FnMut(Duration) + use<> {
+        let (id, metrics) = (self.id.clone(), self.metrics.clone());
+        move |spent| {
+            metrics.paused(&id, spent);
+            let milliseconds = spent.as_millis();
+            tracing::debug!(source = %id, milliseconds, "the engine computed without a break");
+        }
+    }
+
     /// A channel with the error that keeps the source from being read.
     pub fn source_error(&self) -> SourceError {
         self.source_error.subscribe()

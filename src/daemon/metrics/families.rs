@@ -184,6 +184,7 @@ impl LeaderMetrics {
 pub(super) struct PassMetrics {
     pub(super) plans: Family<OfSource, Counter>,
     pub(super) durations: Family<OfStage, Histogram, fn() -> Histogram>,
+    pub(super) pauses: Family<OfSource, Histogram, fn() -> Histogram>,
     pub(super) writes: Family<Write, Counter>,
     pub(super) hub_requests: Family<HubRequest, Counter>,
     pub(super) forge_writes: Family<ForgeWrite, Counter>,
@@ -195,6 +196,7 @@ impl PassMetrics {
         Self {
             plans: family(of, "plans", "Plans made for a source"),
             durations: stage_durations(of),
+            pauses: engine_pauses(of),
             writes: family(of, "hub_writes", "Writes to the hub, by effect and result"),
             hub_requests: family(of, "hub_requests", "Requests to the hub, by verb and outcome"),
             forge_writes: family(
@@ -221,6 +223,14 @@ fn stage_durations(registry: &mut Registry) -> Family<OfStage, Histogram, fn() -
         Family::new_with_constructor(durations);
     let help = "Duration of each stage of a sync, in seconds";
     registry.register("sync_duration_seconds", help, family.clone());
+    family
+}
+
+fn engine_pauses(registry: &mut Registry) -> Family<OfSource, Histogram, fn() -> Histogram> {
+    let family: Family<OfSource, Histogram, fn() -> Histogram> =
+        Family::new_with_constructor(|| Histogram::new([0.1, 0.25, 1.0, 4.0, 15.0]));
+    let help = "Steps of an engine of more than 50 ms, in seconds: events wait for their end";
+    registry.register("engine_pause_seconds", help, family.clone());
     family
 }
 

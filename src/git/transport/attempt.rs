@@ -16,7 +16,7 @@ pub struct Bounds {
     pub total: Duration,
     /// Time without a byte from the server.
     pub stall: Duration,
-    /// Bytes received, after TLS or SSH is decoded.
+    /// Bytes received from the server, those of TLS and SSH included.
     pub bytes_max: u64,
 }
 
@@ -30,6 +30,8 @@ pub struct RemoteAttempt {
     deadline: Instant,
     cancel: Arc<AtomicBool>,
     received: AtomicU64,
+    /// When bytes were last sent or received.
+    moved: Mutex<Instant>,
     failure: Mutex<Option<FetchError>>,
 }
 
@@ -44,14 +46,16 @@ impl RemoteAttempt {
             Some(url) => Some(ProxyAddress::parse(url).map_err(MirrorError::from)?),
             None => None,
         };
+        let now = Instant::now();
         Ok(Arc::new(Self {
             remote: remote.clone(),
             address,
             proxy,
             bounds,
-            deadline: Instant::now() + bounds.total,
+            deadline: now + bounds.total,
             cancel: Arc::clone(cancel),
             received: AtomicU64::new(0),
+            moved: Mutex::new(now),
             failure: Mutex::new(None),
         }))
     }
@@ -96,9 +100,27 @@ impl RemoteAttempt {
         }
     }
 
-    /// Counts bytes received from the server.
-    pub fn count(&self, bytes: usize) {
-        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
+    /// Counts bytes received from the server. Fails past the byte limit.
+    pub fn count(&self, bytes: usize) -> Result<(), FetchError> {
+        self.note_progress();
+        let bytes = bytes as u64;
+        self.check_bytes(self.received.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes))
+    }
+
+    /// Notes that bytes were sent or received.
+    pub fn note_progress(&self) {
+        *self.moved.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// Fails if nothing was sent or received for too long, in a step that began at `started`: what
+    /// libgit2 needs between two steps is not the server's silence.
+    pub fn check_silence(&self, host: &str, started: Instant) -> Result<(), FetchError> {
+        let moved = *self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+        let limit = self.bounds.stall;
+        if moved.max(started).elapsed() < limit {
+            return Ok(());
+        }
+        Err(FetchError::Stalled { url: self.url(), host: host.to_owned(), limit })
     }
 
     /// How long to block before the next check of the deadline and of the cancel flag.

@@ -1,21 +1,32 @@
 //! Git's smart HTTP protocol (gitprotocol-http): HTTP/1.1, one connection for each request, because
 //! a fetch is two or three requests.
 
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::{Buf as _, Bytes};
 use git2::transport::{Service, SmartSubtransport, SmartSubtransportStream};
+use http::header::{
+    ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue,
+    LOCATION, PROXY_AUTHORIZATION, TRANSFER_ENCODING, USER_AGENT,
+};
+use http::request::Builder;
+use http::{Method, Request};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
 
 use super::attempt::RemoteAttempt;
-use super::http_connection::{HttpConnection, broken};
-use super::http_response::HttpResponse;
-use super::tcp::{TcpConnection, proxy_authorization};
-use super::tls::start_tls;
+use super::connection::{connect, proxy_authorization, secured, shown, to_proxy};
+use super::http_error::violated;
+use super::tcp::HangUp;
+use super::tls;
 use crate::address::{HttpAddress, ProxyAddress};
 use crate::credential_file::read_secret;
-use crate::error::FetchError;
+use crate::error::{FetchError, MirrorError, UrlError};
 use crate::limits;
 use crate::remote::Auth;
 
@@ -51,7 +62,18 @@ struct Exchange {
     address: HttpAddress,
     program: Program,
     body: Vec<u8>,
-    response: Option<HttpResponse>,
+    response: Option<Response>,
+}
+
+/// A response whose body is still to be read.
+struct Response {
+    status: u16,
+    headers: HeaderMap,
+    /// `None` after its end.
+    body: Option<Incoming>,
+    /// The part of the body that has arrived, and that libgit2 has not read.
+    part: Bytes,
+    _hang_up: HangUp,
 }
 
 impl HttpTransport {
@@ -120,20 +142,50 @@ impl Write for Exchange {
 
 impl Read for Exchange {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let response = match &mut self.response {
+        let Self { attempt, address, program, body, response } = self;
+        let response = match response {
             Some(response) => response,
             None => {
-                let Self { attempt, address, program, body, .. } = &*self;
-                let response = send(attempt, address, *program, Some(body))
-                    .and_then(|a| accept(attempt, address, &a, *program, "result").map(|()| a))
-                    .map_err(|e| self.attempt.fail(e))?;
-                self.response.insert(response)
+                let body = Bytes::from(std::mem::take(body));
+                let received = send(attempt, address, *program, Some(body))
+                    .and_then(|it| accept(attempt, address, &it, *program, "result").map(|()| it))
+                    .map_err(|error| attempt.fail(error))?;
+                response.insert(received)
             }
         };
-        response.read(buffer).map_err(|e| {
-            let error = broken(&self.address, e);
-            self.attempt.fail(error)
-        })
+        response.read(attempt, address, buffer).map_err(|error| attempt.fail(error))
+    }
+}
+
+impl Response {
+    fn header(&self, name: &HeaderName) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    fn read(
+        &mut self,
+        attempt: &RemoteAttempt,
+        address: &HttpAddress,
+        buffer: &mut [u8],
+    ) -> Result<usize, FetchError> {
+        attempt.check()?;
+        while self.part.is_empty() && !buffer.is_empty() {
+            let Some(mut body) = self.body.take() else { return Ok(0) };
+            let host = shown(&address.host, address.port);
+            let of = address.authority();
+            let (part, body) = attempt.wait(&host, async move {
+                match body.frame().await {
+                    None => Ok((Bytes::new(), None)),
+                    Some(Err(error)) => Err(violated(&of, &error)),
+                    // Trailers have no meaning here.
+                    Some(Ok(frame)) => Ok((frame.into_data().unwrap_or_default(), Some(body))),
+                }
+            })?;
+            (self.part, self.body) = (part, body);
+        }
+        let count = self.part.len().min(buffer.len());
+        self.part.copy_to_slice(buffer.get_mut(..count).unwrap_or_default());
+        Ok(count)
     }
 }
 
@@ -143,65 +195,102 @@ fn send(
     attempt: &Arc<RemoteAttempt>,
     address: &HttpAddress,
     program: Program,
-    body: Option<&[u8]>,
-) -> Result<HttpResponse, FetchError> {
-    let (method, what) =
-        if body.is_some() { ("POST", program.pack) } else { ("GET", program.list) };
-    let failed = |e| broken(address, e);
-    let (mut connection, target, proxy) = match &attempt.proxy {
-        // A proxy makes plain requests itself (RFC 9112, section 3.2.2).
-        Some(proxy) if !address.tls => {
-            let tcp = TcpConnection::to_proxy(attempt, proxy)?;
-            let target = format!("{address}{what}");
-            (HttpConnection::Plain(tcp), target, proxy_authorization(proxy))
-        }
-        _ => {
-            let tcp = TcpConnection::open(attempt, &address.host, address.port)?;
-            let connection = if address.tls {
-                HttpConnection::Tls(Box::new(start_tls(attempt, tcp, &address.host)?))
-            } else {
-                HttpConnection::Plain(tcp)
-            };
-            (connection, format!("{}{what}", address.path), String::new())
-        }
-    };
-    let mut head = format!(
-        "{method} {target} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\
-         User-Agent: git/2.0 (gitwork {})\r\n{proxy}{}",
-        address.authority(),
-        env!("CARGO_PKG_VERSION"),
-        authorization(attempt)?,
-    );
-    if let Some(body) = body {
-        head.push_str(&format!("Content-Type: application/x-{}-request\r\n", program.name));
-        head.push_str(&format!("Accept: application/x-{}-result\r\n", program.name));
-        head.push_str(&format!("Content-Length: {}\r\n", body.len()));
-    }
-    head.push_str("\r\n");
-    connection.write_all(head.as_bytes()).map_err(failed)?;
-    connection.write_all(body.unwrap_or_default()).map_err(failed)?;
-    connection.flush().map_err(failed)?;
-    HttpResponse::receive(BufReader::with_capacity(64 * 1024, connection), address)
+    body: Option<Bytes>,
+) -> Result<Response, FetchError> {
+    let request = request(attempt, address, program, body)?;
+    let config = if address.tls { Some(tls::config(attempt, &address.host)?) } else { None };
+    let (task_attempt, to) = (Arc::clone(attempt), address.clone());
+    attempt.wait(&shown(&address.host, address.port), async move {
+        let (stream, hang_up) = match (&task_attempt.proxy, config) {
+            (Some(proxy), None) => to_proxy(Arc::clone(&task_attempt), proxy).await?,
+            (_, None) => connect(task_attempt, &to.host, to.port).await?,
+            (_, Some(config)) => {
+                let connection = connect(task_attempt, &to.host, to.port).await?;
+                secured(connection, config, &to.host).await?
+            }
+        };
+        let failed = |error: hyper::Error| violated(&to.authority(), &error);
+        let (mut sender, connection) = http1::Builder::new()
+            .max_buf_size(limits::HTTP_HEAD_BYTES_MAX)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(failed)?;
+        // It ends with the response, or when the exchange hangs up.
+        tokio::spawn(connection);
+        let (head, body) = sender.send_request(request).await.map_err(failed)?.into_parts();
+        let (status, headers) = (head.status.as_u16(), head.headers);
+        Ok(Response { status, headers, body: Some(body), part: Bytes::new(), _hang_up: hang_up })
+    })
 }
 
-/// The `Authorization` header line; empty without credentials.
-fn authorization(attempt: &RemoteAttempt) -> Result<String, FetchError> {
-    let value = match &attempt.remote.auth {
+fn request(
+    attempt: &RemoteAttempt,
+    address: &HttpAddress,
+    program: Program,
+    body: Option<Bytes>,
+) -> Result<Request<Full<Bytes>>, FetchError> {
+    let (method, what) = match body {
+        None => (Method::GET, program.list),
+        Some(_) => (Method::POST, program.pack),
+    };
+    let mut request = match &attempt.proxy {
+        // A proxy makes plain requests itself (RFC 9112, section 3.2.2).
+        Some(proxy) if !address.tls => {
+            let request = Request::builder().uri(format!("{address}{what}"));
+            with(request, PROXY_AUTHORIZATION, proxy_authorization(proxy))
+        }
+        _ => Request::builder().uri(format!("{}{what}", address.path)),
+    };
+    request = request
+        .method(method)
+        .header(HOST, address.authority())
+        .header(CONNECTION, "close")
+        .header(USER_AGENT, concat!("git/2.0 (gitwork ", env!("CARGO_PKG_VERSION"), ")"));
+    request = with(request, AUTHORIZATION, authorization(attempt)?);
+    if body.is_some() {
+        request = request
+            .header(CONTENT_TYPE, format!("application/x-{}-request", program.name))
+            .header(ACCEPT, format!("application/x-{}-result", program.name));
+    }
+    request.body(Full::new(body.unwrap_or_default())).map_err(|_| {
+        let problem = "has a character that an HTTP request must not have";
+        MirrorError::from(UrlError::Malformed { shown: attempt.url(), problem }).into()
+    })
+}
+
+fn with(request: Builder, name: HeaderName, value: Option<HeaderValue>) -> Builder {
+    match value {
+        Some(value) => request.header(name, value),
+        None => request,
+    }
+}
+
+/// The `Authorization` header; `None` without credentials.
+fn authorization(attempt: &RemoteAttempt) -> Result<Option<HeaderValue>, FetchError> {
+    let (file, purpose, text) = match &attempt.remote.auth {
         Auth::Basic { username, password_file } => {
             let password = read_secret(password_file, "password")?;
-            format!("Basic {}", STANDARD.encode(format!("{username}:{password}")))
+            let text = format!("Basic {}", STANDARD.encode(format!("{username}:{password}")));
+            (password_file, "password", text)
         }
-        Auth::Token { file } => format!("Bearer {}", read_secret(file, "token")?),
-        Auth::None | Auth::Ssh { .. } => return Ok(String::new()),
+        Auth::Token { file } => (file, "token", format!("Bearer {}", read_secret(file, "token")?)),
+        Auth::None | Auth::Ssh { .. } => return Ok(None),
     };
-    Ok(format!("Authorization: {value}\r\n"))
+    let mut value =
+        HeaderValue::from_bytes(text.as_bytes()).map_err(|_| FetchError::CredentialFile {
+            file: file.clone(),
+            purpose,
+            problem: "it has characters that a header must not have".to_owned(),
+        })?;
+    value.set_sensitive(true);
+    Ok(Some(value))
 }
 
 /// Checks that the response is Git's.
 fn accept(
     attempt: &RemoteAttempt,
     address: &HttpAddress,
-    response: &HttpResponse,
+    response: &Response,
     program: Program,
     kind: &str,
 ) -> Result<(), FetchError> {
@@ -216,7 +305,12 @@ fn accept(
         }
         status => return Err(FetchError::Status { host: address.authority(), status }),
     }
-    let content = response.header("content-type").unwrap_or("no content type");
+    let coding = response.header(&TRANSFER_ENCODING);
+    if coding.is_some_and(|coding| !coding.eq_ignore_ascii_case("chunked")) {
+        let problem = "it uses a transfer encoding that was not requested";
+        return Err(FetchError::Http { host: address.authority(), problem });
+    }
+    let content = response.header(&CONTENT_TYPE).unwrap_or("no content type");
     let content = content.split(';').next().unwrap_or_default().trim();
     if content != format!("application/x-{}-{kind}", program.name) {
         let content: String = content.chars().take(100).collect();
@@ -250,9 +344,9 @@ fn redirected(
     attempt: &RemoteAttempt,
     address: &HttpAddress,
     program: Program,
-    response: &HttpResponse,
+    response: &Response,
 ) -> Result<HttpAddress, FetchError> {
-    let location = response.header("location").unwrap_or_default();
+    let location = response.header(&LOCATION).unwrap_or_default();
     let shown = crate::address::without_userinfo(location);
     let refuse = |why| FetchError::Redirect { url: attempt.url(), target: shown.clone(), why };
     let base = location

@@ -1,41 +1,18 @@
 //! TLS with the certificate authorities and the client certificate of one remote.
 
-use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
 
 use super::attempt::RemoteAttempt;
-use super::tcp::TcpConnection;
 use crate::credential_file::read_credential;
 use crate::error::FetchError;
 
-/// A TLS connection.
-pub type TlsStream = StreamOwned<ClientConnection, TcpConnection>;
-
-/// Starts TLS on a connection. The handshake happens at the first write.
-pub fn start_tls(
-    attempt: &RemoteAttempt,
-    connection: TcpConnection,
-    host: &str,
-) -> Result<TlsStream, FetchError> {
-    let failed = |source| FetchError::Tls { host: host.to_owned(), source: Box::new(source) };
-    let name = ServerName::try_from(host.to_owned()).map_err(|_| {
-        failed(rustls::Error::General("the host is not a valid name for TLS".into()))
-    })?;
-    let config = Arc::new(config(attempt, host)?);
-    Ok(StreamOwned::new(ClientConnection::new(config, name).map_err(failed)?, connection))
-}
-
-/// The TLS error inside an IO error, if there is one.
-pub fn tls_error(error: &io::Error) -> Option<rustls::Error> {
-    error.get_ref()?.downcast_ref::<rustls::Error>().cloned()
-}
-
-fn config(attempt: &RemoteAttempt, host: &str) -> Result<ClientConfig, FetchError> {
+/// The certificates for a connection to `host`, read again for each one.
+pub fn config(attempt: &RemoteAttempt, host: &str) -> Result<ClientConfig, FetchError> {
     let failed = |source| FetchError::Tls { host: host.to_owned(), source: Box::new(source) };
     let roots = match &attempt.remote.ca_bundle {
         Some(file) => bundle(file)?,

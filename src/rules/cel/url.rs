@@ -5,8 +5,25 @@ use std::collections::HashMap;
 use cel::common::types::{CelBool, CelMap, CelMapKey, CelString};
 use cel::common::value::Val;
 use cel::{DeclarationError, Env, ExecutionError, add_member_overload, add_overload};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use super::values::{failed, texts, value_type};
+
+/// What Go escapes in a path.
+const ESCAPED_IN_PATHS: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b'/')
+    .remove(b':')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b'@');
 
 /// The parts of a URL as written, except the scheme, which is in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,15 +90,8 @@ fn get_escaped_path(this: &Url) -> CelString<'static> {
     if this.path.bytes().all(is_plain) {
         return this.path.clone().into();
     }
-    let mut escaped = String::new();
-    for byte in unescape(&this.path, false).unwrap_or_default() {
-        if is_unreserved(byte) || b"$&+,/:;=@".contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            escaped.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    escaped.into()
+    let path = unescape(&this.path, false).unwrap_or_default();
+    percent_encode(&path, ESCAPED_IN_PATHS).to_string().into()
 }
 
 fn get_query(this: &Url) -> CelMap<'static> {

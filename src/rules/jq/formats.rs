@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::budget::StepBudget;
 use super::error::JqError;
@@ -11,6 +12,9 @@ use super::value::JqValue;
 /// All formats.
 pub const FORMATS: &[&str] =
     &["@text", "@json", "@base64", "@base64d", "@uri", "@urid", "@html", "@csv", "@tsv", "@sh"];
+
+/// All but the unreserved characters of RFC 3986.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A value as text, in a format.
 pub fn formatted(budget: &StepBudget, format: &str, value: &JqValue) -> Result<String, Stop> {
@@ -38,7 +42,7 @@ pub fn formatted(budget: &StepBudget, format: &str, value: &JqValue) -> Result<S
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(_) => return failed("a string is not base64"),
         },
-        "@uri" => text.bytes().map(uri_byte).collect(),
+        "@uri" => utf8_percent_encode(&text, RESERVED).to_string(),
         "@urid" => from_uri(&text)?,
         "@html" => text.chars().map(html_character).collect(),
         _ => text,
@@ -94,14 +98,6 @@ fn shell_word(value: &JqValue) -> Result<String, Stop> {
     match value {
         JqValue::Text(text) => Ok(format!("'{}'", text.replace('\'', "'\\''"))),
         other => scalar(other),
-    }
-}
-
-fn uri_byte(byte: u8) -> String {
-    if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-        char::from(byte).to_string()
-    } else {
-        format!("%{byte:02X}")
     }
 }
 

@@ -11,6 +11,7 @@ mod budget;
 mod calls;
 mod check;
 mod control;
+mod dates;
 mod error;
 mod evaluation;
 mod formats;
@@ -321,8 +322,11 @@ mod tests {
             ("select(.a; .b)", unknown("select", 2)),
             ("input", unsupported("the function input")),
             ("now", unsupported("the function now")),
-            ("select(.at | todate == \"\")", unsupported("the function todate")),
-            ("select(.at | strftime(\"%Y\") == \"\")", unsupported("the function strftime")),
+            ("select(.at | localtime == [])", unsupported("the function localtime")),
+            (
+                "select(.at | strflocaltime(\"%Y\") == \"\")",
+                unsupported("the function strflocaltime"),
+            ),
             ("def halt: .; halt | halt(1)", unsupported("the function halt")),
             ("$x", JqError::UnknownName),
             (". as $x | $y", JqError::UnknownName),

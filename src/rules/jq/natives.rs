@@ -3,6 +3,7 @@
 use super::access::get_path;
 use super::arithmetic::number;
 use super::budget::StepBudget;
+use super::dates::date_function;
 use super::evaluation::{Evaluation, Input, JqTerm};
 use super::formats::formatted;
 use super::item::{Flow, Item, Out, Stop, failed};
@@ -115,6 +116,9 @@ fn function(
                 "sqrt" => number.sqrt(),
                 _ => number.abs(),
             }))
+        }
+        ("gmtime" | "mktime" | "strftime" | "strptime", _) => {
+            date_function(budget, name, input, values)
         }
         _ => text_function(budget, name, input, values),
     }

@@ -100,6 +100,10 @@ def ascii: [.] | implode;
 def leaf_paths: paths(scalars);
 def finites: select(isinfinite or isnan | not);
 def normals: select(isnormal);
+def todateiso8601: strftime("%Y-%m-%dT%H:%M:%SZ");
+def fromdateiso8601: strptime("%Y-%m-%dT%H:%M:%S%z") | mktime;
+def todate: todateiso8601;
+def fromdate: fromdateiso8601;
 "#;
 
 static PRELUDE: LazyLock<Vec<Def<&'static str>>> =

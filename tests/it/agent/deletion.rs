@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::fixture::{DEADLINE, Fixture, kind, owners};
 use crate::harness::eventually;
+use crate::harness::faults::{Fault, Seen};
 
 #[tokio::test]
 async fn foreground_deletion_waits_for_the_objects() {
@@ -28,6 +29,62 @@ async fn foreground_deletion_waits_for_the_objects() {
     fixture.edit("held", json!({"metadata": {"finalizers": null}})).await;
     fixture.is_gone(&fixture.applied(), &fixture.applied_name("web")).await;
     fixture.is_gone(&fixture.works(), "web").await;
+}
+
+#[tokio::test]
+async fn objects_that_only_their_work_owns_are_deleted_without_being_read() {
+    let fixture = Fixture::start().await;
+    let objects = vec![fixture.config_map("a", "1"), fixture.config_map("b", "1")];
+    fixture.create("web", objects, json!({})).await;
+    fixture.wait_recorded("web", &["configmaps/a", "configmaps/b"]).await;
+    fixture.condition("web", "Available", "True").await;
+    let before = fixture.faults.seen().len();
+    fixture.delete("web").await;
+    fixture.is_gone(&fixture.works(), "web").await;
+    let seen = fixture.faults.seen();
+    for name in ["a", "b"] {
+        fixture.is_gone(&fixture.config_maps(), name).await;
+        let path = format!("/configmaps/{name}");
+        let mut requests = seen.iter().skip(before).filter(|seen| seen.path.ends_with(&path));
+        let first = requests.next().map(|seen| &seen.method);
+        assert_eq!(first, Some(&Method::DELETE), "{name}");
+        let second = requests.find(|seen| seen.method == Method::DELETE);
+        assert_eq!(second, None, "{name} is deleted once");
+    }
+}
+
+/// The agent's last version of the object has one owner. A second one came since, and the agent has
+/// not seen it.
+#[tokio::test]
+async fn object_that_changed_unseen_is_read_before_it_is_deleted() {
+    let fixture = Fixture::start().await;
+    fixture.create("web", vec![fixture.config_map("a", "1")], json!({})).await;
+    fixture.create("other", vec![fixture.config_map("b", "1")], json!({})).await;
+    fixture.wait_recorded("web", &["configmaps/a"]).await;
+    fixture.wait_recorded("other", &["configmaps/b"]).await;
+    fixture.condition("web", "Available", "True").await;
+    let is_watch = |seen: &Seen| seen.is_watch() && seen.path.ends_with("/configmaps");
+    fixture.faults.next(usize::MAX, Fault::Stall, is_watch);
+    fixture.faults.cut_watches();
+    eventually("the watch to be interrupted", DEADLINE, || async {
+        let stalled = fixture.faults.count(|seen| is_watch(seen) && seen.fault.is_some());
+        if stalled > 0 { Ok(()) } else { Err("not yet".to_owned()) }
+    })
+    .await
+    .unwrap();
+    let maps = fixture.config_maps();
+    let owners_of = async |name: &str| maps.get(name).await.unwrap().metadata.owner_references;
+    let both = [owners_of("a").await.unwrap(), owners_of("b").await.unwrap()].concat();
+    let other = both[1].uid.clone();
+    fixture.edit("a", json!({"metadata": {"ownerReferences": both}})).await;
+    fixture.delete("web").await;
+    fixture.is_gone(&fixture.works(), "web").await;
+    let left = maps.get("a").await.unwrap();
+    assert_eq!((owners(&left), left.metadata.deletion_timestamp), (vec![other], None));
+    let rejected = fixture
+        .faults
+        .count(|seen| seen.method == Method::DELETE && seen.path.ends_with("/configmaps/a"));
+    assert_eq!(rejected, 1, "the API server rejected the deletion of another version");
 }
 
 #[tokio::test]

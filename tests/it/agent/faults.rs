@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures::StreamExt;
 use http::Method;
@@ -159,6 +160,54 @@ async fn failing_api_servers_do_not_change_the_end_state() {
     let faults = futures::future::join_all((0..8).map(with_seed)).await;
     // How many requests a run needs depends on the time: a run with few of them may meet no fault.
     assert!(faults.iter().sum::<usize>() > 8, "{faults:?}");
+}
+
+/// The number of requests for ConfigMaps that the agent sent, and how many were under way at most.
+fn of_config_maps(seen: &[Seen]) -> (usize, usize) {
+    let all = seen.iter().filter(|seen| is_creation(seen));
+    let most = all.clone().map(|seen| seen.under_way + 1).max();
+    (all.count(), most.unwrap_or_default())
+}
+
+fn is_creation(seen: &Seen) -> bool {
+    seen.method == Method::POST && seen.path.ends_with("/configmaps")
+}
+
+/// An API server that answers 429 gets the request again once the time is over that it asks for,
+/// and from then on fewer requests at once.
+#[tokio::test]
+async fn overloaded_api_server_gets_its_requests_later_and_fewer_at_once() {
+    const WORKS: usize = 40;
+    const REFUSED: usize = 24;
+    let fixture = Fixture::start().await;
+    let apply = async |round: usize| {
+        for work in 0..WORKS {
+            let map = fixture.config_map(&format!("map-{round}-{work}"), "1");
+            fixture.create(&format!("work-{round}-{work}"), vec![map], json!({})).await;
+        }
+        for work in 0..WORKS {
+            fixture.condition(&format!("work-{round}-{work}"), "Applied", "True").await;
+        }
+    };
+    let overload = Fault::Answer { code: 429, retry_after_seconds: Some(2) };
+    fixture.faults.next(REFUSED, overload, is_creation);
+    apply(0).await;
+    let seen = fixture.faults.seen();
+    let (requests, _) = of_config_maps(&seen);
+    assert_eq!(requests, WORKS + REFUSED, "each is sent again, once");
+    let refused = seen.iter().filter(|seen| seen.fault.is_some()).map(|seen| seen.time);
+    let (first, last) = (refused.clone().min().unwrap(), refused.max().unwrap());
+    let creations = seen.iter().filter(|seen| is_creation(seen) && seen.fault.is_none());
+    // As many as were refused came when the first time was over, or later.
+    let late = creations.filter(|seen| seen.time >= first + Duration::from_secs(2)).count();
+    assert!(late >= REFUSED, "{late} of {REFUSED} came later");
+    // Ten workers send requests at once. Each answer two seconds after the one before is another
+    // overload, which halves the limit. It recovers by one every two seconds.
+    let after: Vec<Seen> = seen.into_iter().filter(|seen| seen.time > last).collect();
+    let (_, most) = of_config_maps(&after);
+    let seconds = after.last().map_or(0, |seen| (seen.time - last).as_secs());
+    let limit = 6 + usize::try_from(seconds / 2).unwrap();
+    assert!(most <= limit, "{most} at once, {seconds} s after the overload");
 }
 
 /// An aggregated API server hangs: works with other kinds do not wait for it.

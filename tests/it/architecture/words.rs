@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 /// Whole words, case as written, in code, comments, messages and documents.
 const WORDS: &str = "Told told Rival Departed LastStood Toll Witness witness Bulletin Tenure \
     Standing Fenced Setback homeless NoHome StoredForm Fate Patience Stretch Asker Paint heed \
-    take_in harmless Refusal gotcha";
+    take_in harmless Refusal gotcha Fight Contest Contested farewell newcomer Surprise Moments \
+    worn";
 
 /// Phrases in messages, comments and documents, small and capital letters alike.
 const PHRASES: &[&str] = &[

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use gitwork_core::config::commit_status::ContextConfig;
 use gitwork_core::config::commit_status::Provider;
-use gitwork_core::model::name::{ClusterName, CommitId, WorkKey, WorkName};
+use gitwork_core::model::name::{ClusterName, CommitId, RepoPath, WorkKey, WorkName};
 use gitwork_core::report::forge::address::TargetSettings;
 use gitwork_core::report::forge::{CommitState, ForgeTarget};
 use gitwork_core::report::status::State;
-use gitwork_core::report::status::source::SourceStatus;
+use gitwork_core::report::status::source::{SourceStatus, WorkState};
 use gitwork_core::report::status::view::StatusView;
 use gitwork_forge::{CommitStatusReporter, Contexts};
 use serde_json::json;
@@ -107,7 +107,7 @@ async fn clusters_and_groups_have_separate_contexts() {
     let forge = Forge::start().await;
     let client = client(Provider::Gitea, &format!("http://{}", forge.address), &json!({}));
     let contexts = json!([
-        { "clusters": ["edge-*"], "group": "edge" },
+        { "clusters": ["edge-*"], "name": "edge" },
         { "clusters": ["prod-?"] },
     ]);
     let contexts = Contexts::new(&serde_json::from_value::<Vec<_>>(contexts).unwrap()).unwrap();
@@ -146,7 +146,11 @@ async fn clusters_and_groups_have_separate_contexts() {
     for bad in [
         json!([{ "clusters": [] }]),
         json!([{ "clusters": ["a["] }]),
-        json!([{ "clusters": ["a"], "group": "a/b" }]),
+        json!([{ "clusters": ["a"], "name": "a/b" }]),
+        json!([{}]),
+        json!([{ "clusters": ["a"], "groups": ["b"] }]),
+        json!([{ "groups": ["b"], "name": "c" }]),
+        json!([{ "groups": ["b["] }]),
     ] {
         let bad: Vec<ContextConfig> = serde_json::from_value(bad).unwrap();
         let why = Contexts::new(&bad).unwrap_err().to_string();
@@ -154,12 +158,53 @@ async fn clusters_and_groups_have_separate_contexts() {
     }
 }
 
+/// The works of a cluster that are of no group, or of another one, do not count.
+#[test]
+fn groups_have_contexts_that_count_their_works_on_their_clusters() {
+    let work = |(cluster, path, state): (&str, &str, State)| {
+        let cluster = ClusterName::parse(cluster).unwrap();
+        let path = RepoPath::parse(path).unwrap();
+        let key = WorkKey { cluster, work: WorkName::parse(path.name()).unwrap() };
+        let state = fixture::work_state(state, StatusView::default());
+        (key, WorkState { path: Some(path), ..state })
+    };
+    let works = [
+        ("edge-1", "groups/stores/tills", State::Available),
+        ("edge-1", "groups/everywhere/base", State::Failed),
+        ("edge-2", "groups/stores/tills", State::Available),
+        ("edge-2", "groups/stores/tills-db", State::Failed),
+        ("edge-3", "clusters/edge-3/tills", State::Failed),
+        ("edge-4", "groups/stores/tills", State::Pending),
+    ];
+    let mut status = fixture::source_status("fleet", works.map(work));
+    status.unreachable.insert(ClusterName::parse("edge-4").unwrap());
+    let contexts = Contexts::new(
+        &serde_json::from_value::<Vec<_>>(json!([
+            { "groups": ["st*", "stores"] },
+            { "clusters": ["edge-3"], "name": "everywhere" },
+            { "groups": ["*"] },
+        ]))
+        .unwrap(),
+    );
+    let (parts, _) = contexts.unwrap().of(&status, 140);
+    let parts: Vec<(&str, &str)> =
+        parts.iter().map(|(part, (_, line))| (part.as_str(), line.as_str())).collect();
+    assert_eq!(
+        parts,
+        [
+            ("everywhere", "0/1 cluster applied, 1 failed: edge-3"),
+            ("stores", "1/3 clusters applied, 1 failed: edge-2, 1 unreachable: edge-4"),
+        ]
+    );
+}
+
 #[test]
 fn contexts_are_limited_and_names_fit_the_forge() {
     let names: Vec<String> = (0..60).map(|n| format!("edge-{n:02}-{}", "x".repeat(40))).collect();
     let clusters: Vec<(&str, State)> =
         names.iter().map(|name| (name.as_str(), State::Applied)).collect();
-    let all = Contexts::new(&[ContextConfig { clusters: vec!["*".into()], group: None }]).unwrap();
+    let all = Contexts::new(&[ContextConfig { clusters: vec!["*".into()], ..Default::default() }])
+        .unwrap();
     let (parts, left_out) = all.of(&source_status(1, &clusters), 140);
     assert_eq!((parts.len(), left_out), (50, 10));
     let settings = TargetSettings { context: "gitwork", ..TargetSettings::default() };

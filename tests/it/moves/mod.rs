@@ -2,10 +2,11 @@
 //! agent, and with the double of OCM's.
 //!
 //! Each round commits a move of another form. In the middle of it, while the giving works still
-//! keep the objects, content changes, a daemon is restarted, the leader changes or the agent is
-//! killed. Meanwhile the cluster is watched: no object is absent, is being deleted or has another
-//! uid at any time.
+//! keep the objects, content changes, a daemon is restarted or the leader changes; in some rounds
+//! the agent is killed, too. Meanwhile the cluster is watched: no object is absent, is being
+//! deleted or has another uid at any time.
 
+mod groups;
 mod in_progress;
 mod layout;
 mod objects;
@@ -120,6 +121,7 @@ enum Disturbance {
     ContentChange,
     DaemonIsKilled,
     LeaderChange,
+    /// Content changes and the agent is killed.
     AgentIsKilled,
 }
 
@@ -146,7 +148,7 @@ async fn play_all(mut stage: Stage, agent: &mut impl Agent) {
 }
 
 /// One move, from its commit to the state in which every work and every object is as Git has it.
-/// Gives whether giving works still kept objects when the disturbance came.
+/// Gives whether giving works kept objects before the disturbance and after it.
 async fn play(
     stage: &mut Stage,
     round: u64,
@@ -168,18 +170,19 @@ async fn play(
     let may_be_done = matches!(form, Form::Revert | Form::Split | Form::Swap);
     assert!(is_moving || may_be_done, "round {round}: {form:?} moves nothing");
     match disturbance {
-        Disturbance::ContentChange => {
+        Disturbance::ContentChange | Disturbance::AgentIsKilled => {
             let commit = stage.commit(last, &format!("{round}-changed"));
             stage.until_written(commit).await;
         }
         Disturbance::DaemonIsKilled => stage.restart_leader().await,
         Disturbance::LeaderChange => stage.change_leader().await,
-        Disturbance::AgentIsKilled => {}
     }
+    // The agent does nothing, so the move cannot have ended since, unless it needed no agent.
+    let is_in_the_middle = is_moving && stage.is_moving().await;
     agent.resume();
     if disturbance == Disturbance::AgentIsKilled {
         agent.kill().await;
     }
     stage.until_as_in_git(&format!("round {round}, {form:?}, {disturbance:?}")).await;
-    is_moving
+    is_in_the_middle
 }

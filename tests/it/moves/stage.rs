@@ -26,6 +26,11 @@ pub const DEADLINE: Duration = Duration::from_secs(300);
 
 const NAMES: [&str; 2] = ["first", "second"];
 
+/// Whether a work on the hub keeps an object for another work, or is being deleted.
+fn is_giving(work: &Value) -> bool {
+    !work["spec"]["manifestConfigs"].is_null() || !work["metadata"]["deletionTimestamp"].is_null()
+}
+
 pub struct Stage {
     sync: Sync,
     cluster: Client,
@@ -126,10 +131,6 @@ impl Stage {
     pub async fn until_moving(&self) -> bool {
         eventually("a move on the hub", DEADLINE, || async {
             let works = self.works_on_hub().await?;
-            let is_giving = |work: &Value| {
-                !work["spec"]["manifestConfigs"].is_null()
-                    || !work["metadata"]["deletionTimestamp"].is_null()
-            };
             if works.values().any(is_giving) {
                 return Ok(true);
             }
@@ -139,6 +140,11 @@ impl Stage {
         })
         .await
         .unwrap()
+    }
+
+    /// Whether a work on the hub keeps an object for another work or is being deleted.
+    pub async fn is_moving(&self) -> bool {
+        self.works_on_hub().await.unwrap().values().any(is_giving)
     }
 
     pub fn sync(&self) -> &Sync {

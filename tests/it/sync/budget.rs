@@ -225,11 +225,13 @@ async fn budget_of_a_cluster_counts_its_own_deletions_only() {
         sync.until_gone(cluster, &name(work)).await;
     }
 
-    // Two are over it. They are held, and the changes of both clusters arrive.
+    // Two are over it. They are held. The changes of both clusters arrive, and the other cluster
+    // loses what Git dropped there.
     let (first, second) = (name(1), name(2));
     let (file, changed) = (format!("{}/cm.yaml", name(4)), config_map(&name(4), "two"));
     let change = |cluster| (cluster, file.as_str(), Some(changed.as_str()));
-    sync.commit(&[(0, &first, None), (0, &second, None), change(0), change(1)]);
+    let elsewhere = (1, second.as_str(), None);
+    sync.commit(&[(0, &first, None), (0, &second, None), elsewhere, change(0), change(1)]);
     let held_now = pass().await.held_deletions().unwrap();
     let clusters: Vec<&str> = held_now.works.iter().map(|one| one.key.cluster.as_str()).collect();
     assert_eq!(clusters, [sync.clusters[0].as_str(); 2]);
@@ -238,6 +240,7 @@ async fn budget_of_a_cluster_counts_its_own_deletions_only() {
         sync.until_value(cluster, &name(4), "two").await;
     }
     assert_eq!(deleting_or_gone(&sync, 1..5).await, 0);
+    sync.until_gone(1, &second).await;
 
     // An approval lets exactly those through.
     let (hash, works) = held(&sync);

@@ -118,6 +118,7 @@ impl Sync {
             repository,
             path: RepoPath::root(),
             tenancy: self.tenancy.clone(),
+            schema_checks: Default::default(),
             content_bytes_max: gitwork_core::limits::CONTENT_BYTES_MAX,
             facts: None,
         };

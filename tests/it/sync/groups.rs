@@ -7,6 +7,7 @@ use gitwork_api::cluster::ManagedCluster;
 use gitwork_api::placement::{LABEL_PLACEMENT, Placement, PlacementDecision};
 use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::ClusterName;
+use gitwork_core::model::work::LABEL_SOURCE;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
@@ -23,9 +24,7 @@ pub struct Fleet {
 impl Fleet {
     /// Clusters without labels.
     pub async fn new(clusters: usize) -> Self {
-        let sync = Sync::new(clusters).await;
-        let namespace = sync.hub.namespace("placements").await;
-        let fleet = Self { sync, namespace };
+        let fleet = Self::without_clusters(clusters).await;
         for name in &fleet.sync.clusters {
             let cluster = ManagedCluster::new(name, Default::default());
             fleet.clusters().create(&PostParams::default(), &cluster).await.unwrap();
@@ -33,12 +32,19 @@ impl Fleet {
         fleet
     }
 
+    /// Namespaces without ManagedClusters.
+    pub async fn without_clusters(namespaces: usize) -> Self {
+        let sync = Sync::new(namespaces).await;
+        let namespace = sync.hub.namespace("placements").await;
+        Self { sync, namespace }
+    }
+
     fn clusters(&self) -> Api<ManagedCluster> {
         Api::all(self.sync.hub.client())
     }
 
     /// Changes labels of a cluster; null removes one.
-    async fn label(&self, cluster: usize, labels: Value) {
+    pub async fn label(&self, cluster: usize, labels: Value) {
         let patch = json!({"metadata": {"labels": labels}});
         let (params, name) = (PatchParams::default(), &self.sync.clusters[cluster]);
         self.clusters().patch(name, &params, &Patch::Merge(patch)).await.unwrap();
@@ -197,6 +203,52 @@ async fn clusters_leave_a_placement_only_after_its_decisions_have_agreed() {
     placements.delete("batch", &DeleteParams::default()).await.unwrap();
     fleet.until_planned(&running, "deleted").await;
     assert!(fleet.is_there(0, "web").await && fleet.is_there(1, "web").await);
+}
+
+/// The commit that gives a group's work another name says what becomes of the one that there was.
+#[tokio::test(flavor = "multi_thread")]
+async fn work_of_a_group_that_gets_another_name_has_its_present_options() {
+    let fleet = Fleet::new(2).await;
+    let condition = format!("clusters: {}", json!(fleet.sync.clusters));
+    let manifest = "groups/edge/web/cm.yaml";
+    fleet.commit(&condition, &[(manifest, &config_map("web", "one"))]);
+    let running = fleet.start("started").await;
+    fleet.sync.until_value(1, "web", "one").await;
+    let work_file = ("groups/edge/web/work.yaml", "name: site\nprune: false\n");
+    fleet.commit(&condition, &[(manifest, &config_map("other", "two")), work_file]);
+    running.signal("HUP");
+    fleet.sync.until_value(1, "site", "two").await;
+    for cluster in 0..2 {
+        fleet
+            .sync
+            .until(cluster, "web", |work| {
+                let labels = work.ok_or("it is gone")?.metadata.labels.unwrap_or_default();
+                if labels.contains_key(LABEL_SOURCE) { Err("not released".into()) } else { Ok(()) }
+            })
+            .await;
+    }
+}
+
+/// OCM deletes the works of a ManagedCluster that is being deleted, and waits until all are gone. A
+/// work that is created again would keep the cluster on the hub.
+#[tokio::test(flavor = "multi_thread")]
+async fn cluster_that_is_being_deleted_loses_its_works_and_gets_no_new_ones() {
+    let fleet = Fleet::new(2).await;
+    let patch = |finalizers: Value| Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+    let (name, params) = (&fleet.sync.clusters[1], PatchParams::default());
+    fleet.clusters().patch(name, &params, &patch(json!(["example.com/wait"]))).await.unwrap();
+    let manifest = config_map("web", "one");
+    let condition = format!("clusters: {}", json!(fleet.sync.clusters));
+    fleet.commit(&condition, &[("groups/edge/web/cm.yaml", &manifest)]);
+    let running = fleet.start("started").await;
+    fleet.sync.until_value(1, "web", "one").await;
+    fleet.clusters().delete(name, &DeleteParams::default()).await.unwrap();
+    fleet.sync.until_gone(1, "web").await;
+    fleet.commit(&condition, &[("groups/edge/more/cm.yaml", &config_map("more", "one"))]);
+    fleet.until_planned(&running, "another work").await;
+    fleet.sync.until_value(0, "more", "one").await;
+    assert!(!fleet.is_there(1, "web").await && !fleet.is_there(1, "more").await);
+    fleet.clusters().patch(name, &params, &patch(Value::Null)).await.unwrap();
 }
 
 /// `gitwork facts` prints what `run --once` and `plan --facts` find.

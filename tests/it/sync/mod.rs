@@ -9,6 +9,7 @@ mod drift_backoff;
 mod events;
 mod faults;
 pub mod fixture;
+mod group_order;
 mod groups;
 mod guards;
 mod held_changes;

@@ -13,8 +13,8 @@ const DEADLINE: Duration = Duration::from_secs(300);
 const ON_BASE: &str = "dependsOn: [base]\n";
 
 /// The agent reports these conditions for the work's generation.
-async fn report(sync: &Sync, work: &str, applied: &str, available: &str) {
-    let generation = sync.until_there(0, work).await.metadata.generation;
+pub async fn report(sync: &Sync, cluster: usize, work: &str, applied: &str, available: &str) {
+    let generation = sync.until_there(cluster, work).await.metadata.generation;
     let condition = |kind: &str, status: &str| {
         json!({
             "type": kind, "status": status, "observedGeneration": generation, "reason": "X",
@@ -23,7 +23,7 @@ async fn report(sync: &Sync, work: &str, applied: &str, available: &str) {
     };
     let conditions = [condition("Applied", applied), condition("Available", available)];
     let patch = Patch::Merge(json!({"status": {"conditions": conditions}}));
-    sync.works(0).patch_status(work, &PatchParams::default(), &patch).await.unwrap();
+    sync.works(cluster).patch_status(work, &PatchParams::default(), &patch).await.unwrap();
 }
 
 /// Waits until the engine has planned with all that the hub says now: an edit of the work `marker`,
@@ -64,18 +64,18 @@ async fn create_in_order(sync: &Sync) -> Running {
     sync.until_there(0, "base").await;
     sync.until_there(0, "marker").await;
     for (applied, available) in [("False", "False"), ("True", "False"), ("False", "True")] {
-        report(sync, "base", applied, available).await;
+        report(sync, 0, "base", applied, available).await;
         until_planned(sync).await;
         for (cluster, work) in [(0, "app"), (0, "web"), (1, "far")] {
             assert!(!is_there(sync, cluster, work).await, "{work}: {applied} {available}");
         }
     }
-    report(sync, "base", "True", "True").await;
+    report(sync, 0, "base", "True", "True").await;
     sync.until_there(0, "app").await;
     sync.until_there(1, "far").await;
     until_planned(sync).await;
     assert!(!is_there(sync, 0, "web").await);
-    report(sync, "app", "True", "True").await;
+    report(sync, 0, "app", "True", "True").await;
     sync.until_there(0, "web").await;
     running
 }
@@ -84,7 +84,7 @@ async fn create_in_order(sync: &Sync) -> Running {
 async fn works_are_created_updated_and_deleted_in_the_order_of_their_dependencies() {
     let sync = Sync::new(2).await;
     let running = create_in_order(&sync).await;
-    report(&sync, "web", "True", "True").await;
+    report(&sync, 0, "web", "True", "True").await;
 
     // An update, with a restart in the middle.
     commit(&sync, "two");
@@ -95,17 +95,17 @@ async fn works_are_created_updated_and_deleted_in_the_order_of_their_dependencie
     until_planned(&sync).await;
     assert_eq!(value(&sync, "app").await.as_deref(), Some("one"));
     // A dependency that fails keeps no update from its dependents.
-    report(&sync, "base", "False", "False").await;
+    report(&sync, 0, "base", "False", "False").await;
     sync.until_value(0, "app", "two").await;
     sync.until_value(1, "far", "two").await;
     until_planned(&sync).await;
     assert_eq!(value(&sync, "web").await.as_deref(), Some("one"));
-    report(&sync, "app", "True", "True").await;
+    report(&sync, 0, "app", "True", "True").await;
     sync.until_value(0, "web", "two").await;
 
     // All are removed at once.
     sync.agent_takes(0, "app").await;
-    report(&sync, "app", "True", "True").await;
+    report(&sync, 0, "app", "True", "True").await;
     let gone = [(0, "base", None), (0, "app", None), (0, "web", None), (1, "far", None)];
     let map = config_map("kept", "kept");
     sync.commit(&[&gone[..], &[(1, "kept/cm.yaml", Some(map.as_str()))]].concat());
@@ -180,5 +180,37 @@ async fn failing_dependency_of_a_real_agent_holds_new_works_until_it_is_fixed() 
     })
     .await
     .unwrap();
+    running.stop().await;
+}
+
+/// An agent applies nothing of a Complete work any more. So nobody waits for its later content.
+#[tokio::test(flavor = "multi_thread")]
+async fn new_work_does_not_wait_for_a_change_of_a_complete_dependency() {
+    let agent = Fixture::start().await;
+    let mut sync = Sync::new(1).await;
+    sync.clusters = vec![agent.cluster_name.clone()];
+    let map = |name: &str, text: &str| {
+        let namespace = format!("namespace: {}", agent.namespace);
+        config_map(name, text).replace("namespace: default", &namespace) + "  done: \"yes\"\n"
+    };
+    let rule = "conditionRules:\n- condition: Complete\n  type: CEL\n  celExpressions: \
+                [object.data.done == 'yes']\n";
+    sync.commit(&[
+        (0, "marker/cm.yaml", Some(&map("marker", "marker"))),
+        (0, "base/cm.yaml", Some(&map("base", "one"))),
+        (0, "base/cm.config.yaml", Some(rule)),
+    ]);
+    let running = sync.start();
+    sync.until_there(0, "base").await;
+    agent.condition("base", "Complete", "True").await;
+    sync.commit(&[
+        (0, "base/cm.yaml", Some(&map("base", "two"))),
+        (0, "app/cm.yaml", Some(&map("app", "one"))),
+        (0, "app/work.yaml", Some(ON_BASE)),
+    ]);
+    running.hint();
+    sync.until_there(0, "app").await;
+    let found = conditions(&sync, "base").await;
+    assert_eq!((&found["Complete"], &found["Applied"]), (&json!("True"), &Value::Null));
     running.stop().await;
 }

@@ -86,6 +86,7 @@ impl Guarded {
             repository,
             path: RepoPath::root(),
             tenancy: Tenancy::default(),
+            schema_checks: Default::default(),
             content_bytes_max: gitwork_core::limits::CONTENT_BYTES_MAX,
             facts: None,
         };

@@ -15,9 +15,7 @@ use super::run::World;
 use crate::simulation::agents::identity;
 use crate::simulation::git_work::{GitWork, config_map, orphans, works_with};
 use crate::simulation::hub::{generation, is_deleting};
-use crate::simulation::moves::{
-    delete_option, disowns, is_complete, listed, manifests, may_own, moves_away,
-};
+use crate::simulation::moves::{disowns, is_complete, listed, manifests, may_own, moves_away};
 use crate::simulation::world::SOURCE;
 
 /// The longest retry wait is 15 minutes and a quarter. Then a deletion takes an option, an agent, a
@@ -171,6 +169,7 @@ impl World {
         {
             return Ok(());
         }
+        let in_git = &self.in_git_beside_complete(in_git, key, work);
         if let Some(how) = differs(key, in_git, work) {
             return Err(format!("differs: Git wants {how}"));
         }
@@ -208,7 +207,6 @@ impl World {
         let mut leaving = listed(work).into_iter().filter(|id| moves_away(&content.works, key, id));
         leaving.any(|id| is_complete(work) || receives(&id) || is_stopped(&id))
             || self.waits_for_giver(content, key)
-            || self.waits_to_orphan(content, key, work)
     }
 
     /// The other works of the cluster that a user has set Complete.
@@ -218,15 +216,17 @@ impl World {
         })
     }
 
-    /// Whether Git orphans an object of the work that a Complete work may still own. The agent of
-    /// that one would delete the object as soon as somebody makes it act again.
-    fn waits_to_orphan(&self, content: &CommitContent, key: &WorkKey, work: &Value) -> bool {
-        let Some(in_git) = content.works.get(key) else { return false };
-        let (before, after) = (delete_option(work), in_git.deletion_policy());
+    /// The work as Git has it, but for objects that it is to own no longer and that a Complete work
+    /// may still own. The agent of that one would delete such an object as soon as somebody makes
+    /// it act again.
+    fn in_git_beside_complete(&self, in_git: &GitWork, key: &WorkKey, work: &Value) -> GitWork {
         let listed = listed(work);
-        let is_new =
-            |id: &Identity| listed.contains(id) && orphans(&after, id) && !orphans(&before, id);
-        self.complete_beside(key).any(|(_, there)| may_own(&there).iter().any(is_new))
+        let waits = |id: &Identity| {
+            listed.contains(id) && in_git.has(id) && in_git.disowns(id) && !disowns(work, id)
+        };
+        let all = self.complete_beside(key).flat_map(|(_, there)| may_own(&there));
+        let waiting: BTreeSet<Identity> = all.filter(waits).collect();
+        if waiting.is_empty() { in_git.clone() } else { in_git.owning(&waiting) }
     }
 
     /// Whether a work that a user has set Complete lacks only objects that other works of the

@@ -104,13 +104,15 @@ fn run_world(
 /// Runs many seeds on all processors. Returns the first failures in order. A processor stops after
 /// `failures_max` failures. `on_failure` is called at once for each.
 pub fn run_all(
+    bug: Option<Bug>,
     from: u64,
     count: u64,
     failures_max: usize,
     on_failure: &(dyn Fn(&Failure) + Sync),
 ) -> (Vec<Failure>, Totals) {
     let next = AtomicU64::new(from);
-    let results = on_all_processors(&|| run_some(&next, from + count, failures_max, on_failure));
+    let results =
+        on_all_processors(&|| run_some(bug, &next, from + count, failures_max, on_failure));
     let mut totals = Totals::default();
     let mut failures = Vec::new();
     for (failed, part) in results {
@@ -134,6 +136,7 @@ fn on_all_processors<T: Send>(work: &(dyn Fn() -> T + Sync)) -> Vec<T> {
 pub const FAILURES_MAX: usize = 5;
 
 fn run_some(
+    bug: Option<Bug>,
     next: &AtomicU64,
     end: u64,
     failures_max: usize,
@@ -145,7 +148,7 @@ fn run_some(
         if seed >= end || failures.len() >= failures_max {
             return (failures, totals);
         }
-        match run(seed, None, false) {
+        match run(seed, bug, false) {
             Ok(one) => {
                 totals.writes += one.writes;
                 totals.virtual_seconds += one.virtual_seconds;

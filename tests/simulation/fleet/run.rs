@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gitwork_core::config::Budgets;
+use gitwork_core::config::{Budgets, ClusterBudget};
 use gitwork_core::model::name::{SourceId, WorkKey};
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Notify;
@@ -83,12 +83,30 @@ fn fault_rates(random: &mut fastrand::Rng) -> FaultRates {
     }
 }
 
-fn budgets(random: &mut fastrand::Rng) -> Budgets {
-    match random.u8(..3) {
+fn budgets(seed: u64, random: &mut fastrand::Rng) -> Budgets {
+    let clusters =
+        if seeds::has_cluster_budgets(seed) { cluster_budgets() } else { Vec::default() };
+    let of = |works, percent, cluster| Budgets {
+        works: Some(works),
+        percent: Some(percent),
+        cluster: Some(cluster),
+        ..Budgets::default()
+    };
+    let of_source = match random.u8(..3) {
         0 => Budgets::default(),
-        1 => Budgets { works: Some(2), percent: Some(30), cluster: Some(1), ..Budgets::default() },
-        _ => Budgets { works: Some(9), percent: Some(100), cluster: Some(3), ..Budgets::default() },
-    }
+        1 => of(2, 30, 1),
+        _ => of(9, 100, 3),
+    };
+    Budgets { clusters, ..of_source }
+}
+
+/// Two works of the first cluster may go, and one of both others.
+fn cluster_budgets() -> Vec<ClusterBudget> {
+    let of = |clusters: &[&str], works| {
+        let clusters = clusters.iter().map(|&name| name.to_owned()).collect();
+        ClusterBudget { clusters, works, percent: 0 }
+    };
+    vec![of(&CLUSTERS[..1], 2), of(&CLUSTERS[1..], 1)]
 }
 
 impl World {
@@ -98,7 +116,7 @@ impl World {
         let (git, hub) = (Git::new(&id), SimulatedHub::new(&CLUSTERS, seed));
         let groups =
             seeds::has_groups(seed).then(|| Groups::new(&mut fastrand::Rng::with_seed(!seed), bug));
-        let budgets = budgets(&mut random);
+        let budgets = budgets(seed, &mut random);
         let machine_clock = MachineClock::new(random.i64(0..24));
         let has_hours = groups.is_none() && random.u8(..4) == 0;
         let hours = if has_hours { DailyHours::any(&mut random) } else { DailyHours::default() };

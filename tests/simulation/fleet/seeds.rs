@@ -5,6 +5,8 @@
 const WITHOUT_MOVES: usize = 15;
 /// So many failed before sources had groups.
 const WITHOUT_GROUPS: usize = 65;
+/// So many failed before operators had budgets for clusters.
+const WITHOUT_CLUSTER_BUDGETS: usize = 65;
 
 /// Whether objects move between the works of this world.
 pub fn has_moves(seed: u64) -> bool {
@@ -17,6 +19,12 @@ pub fn has_moves(seed: u64) -> bool {
 /// were such worlds have none.
 pub fn has_groups(seed: u64) -> bool {
     seed % 8 == 5 && FOUND.iter().take(WITHOUT_GROUPS).all(|(found, _)| *found != seed)
+}
+
+/// Whether the operator of this world has budgets for some of the clusters. Seeds that failed
+/// before have none.
+pub fn has_cluster_budgets(seed: u64) -> bool {
+    seed % 16 == 6 && FOUND.iter().take(WITHOUT_CLUSTER_BUDGETS).all(|(found, _)| *found != seed)
 }
 
 /// Each seed, and the bug that it found.

@@ -12,7 +12,7 @@ fn fleet_follows_git_and_loses_nothing_under_faults() {
         Ok(seed) => (seed.parse().expect("GITWORK_SEED is a number"), 1),
         Err(_) => (0, SEEDS),
     };
-    let (failures, _) = run_all(from, count, FAILURES_MAX, &|_| ());
+    let (failures, _) = run_all(None, from, count, FAILURES_MAX, &|_| ());
     let text: Vec<String> = failures.iter().map(describe).collect();
     assert!(text.is_empty(), "{}", text.join("\n\n"));
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use gitwork_core::config::Budgets;
 use gitwork_core::config::window::Closed;
+use gitwork_core::config::{Budgets, ClusterBudget};
 use gitwork_core::model::approval::{Approval, Rewind};
 use gitwork_core::model::name::{ObjectId, WorkKey};
 use gitwork_core::model::work::DeletionPolicy;
@@ -22,6 +22,18 @@ use crate::simulation::refactoring::{accompany, exchange_clusters, refactor};
 pub fn condition(kind: &str) -> Value {
     json!({"type": kind, "status": "True", "reason": "Simulated", "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1})
+}
+
+/// At times budgets for some of the clusters.
+fn cluster_budgets(random: &mut fastrand::Rng) -> Vec<ClusterBudget> {
+    let pattern = ["edge-1", "edge-2", "edge-*", "other-*"];
+    let mut any = || ClusterBudget {
+        clusters: vec![pattern[random.usize(..pattern.len())].into()],
+        works: random.u32(..3),
+        percent: random.u32(..=60),
+    };
+    let all = [any(), any()];
+    all.into_iter().take(random.usize(..3)).collect()
 }
 
 /// The patch with which a user consents to the adoption of a work. A work that was released keeps
@@ -145,6 +157,7 @@ impl World {
                     works: any(random, 4),
                     percent: any(random, 60),
                     cluster: any(random, 3),
+                    clusters: cluster_budgets(random),
                     ..Budgets::default()
                 };
             }

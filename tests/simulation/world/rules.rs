@@ -7,13 +7,14 @@ use gitwork_core::model::approval::Target;
 use gitwork_core::model::manifest::Identity;
 use gitwork_core::model::name::WorkKey;
 use gitwork_core::model::work::DeletionPolicy;
+use gitwork_core::plan::budget::Excess;
 use gitwork_core::plan::{Action, Effect, Plan, PlanStep, Reason};
 use gitwork_core::render::desired::Desired;
 use serde_json::Value;
 
 use super::{SOURCE, World, lines};
 use crate::simulation::agents::Object;
-use crate::simulation::budget_rule::BudgetRule;
+use crate::simulation::budget_rule::{BudgetRule, ClusterRule};
 use crate::simulation::cluster::ObjectEvent;
 use crate::simulation::git_work::{config_map, orphans, works_with};
 use crate::simulation::hub::is_deleting;
@@ -55,15 +56,10 @@ impl World {
     /// A guard lets nothing through except corrections of drift and, in a closed window, approved
     /// changes.
     pub(super) fn check_guards(&self, desired: &Desired, plan: &Plan) {
-        let approves = |PlanStep { key, reason, .. }: &PlanStep, effect: &Effect| {
-            let wanted = desired.works.get(key).map(|work| work.body.digest);
+        let approves = |key: &WorkKey| {
+            let wanted = desired.works.get(key).map(|work| work.body.digest.to_string());
             // An approval of a change or a removal covers what a move needs on the way there.
-            let digest = match reason {
-                Reason::MovesObjects { .. } => wanted,
-                _ => effect.body().map(|body| body.digest),
-            };
-            let uid = || self.observed.works[key].uid.clone();
-            let uid = digest.map_or_else(uid, |digest| digest.to_string());
+            let uid = wanted.unwrap_or_else(|| self.observed.works[key].uid.clone());
             let target = Target { key: key.clone(), uid };
             let all = [&self.approved, &self.policy.approved];
             all.iter().any(|all| all.changes.contains(&target) || all.deletions.contains(&target))
@@ -73,16 +69,18 @@ impl World {
             let there = self.observed.works.get(&step.key);
             let puts_back = matches!(effect, Effect::Update { body, .. }
                 if there.is_some_and(|there| there.written == Some(body.digest)));
-            let closed = self.policy.closed.is_some() && !approves(step, effect);
+            let closed = self.policy.closed.is_some() && !approves(&step.key);
             assert!(puts_back || !(closed || self.policy.held_rewind.is_some()), "{step}");
             assert!(effect.writes_content() || self.policy.restored.is_none(), "{step}");
         }
     }
 
-    /// Without an approval, no plan deletes more works than its budget, all works of the source, or
-    /// all works of a cluster that has more than the budget allows. The last rule holds the
-    /// deletions of that cluster, the others hold all.
+    /// Without an approval, no plan deletes more works than its budget, all works of the source,
+    /// more works of some clusters than the budget for these, or all works of a cluster that has
+    /// more than the budget allows. The last two rules hold deletions of those clusters, the others
+    /// hold all.
     pub(super) fn check_budget(&self, desired: &Desired, plan: &Plan) {
+        check_bounds_of_held(plan);
         let target = |key: &WorkKey| {
             let uid = self.observed.works[key].uid.clone();
             Target { key: key.clone(), uid }
@@ -132,9 +130,15 @@ impl World {
         let had = all.len() + held.len() + kept.len();
         let count = free.len() + held.len();
         assert!(rule.allows_deletions(count, had), "{count} of {had}, {rule:?}:\n{steps}");
-        for key in free {
+        for key in &free {
             let of = |keys: &[&WorkKey]| keys.iter().filter(|k| k.cluster == key.cluster).count();
             assert!(rule.allows_on_cluster(of(&all), of(&kept)), "{rule:?}:\n{steps}");
+            for rule in rule.of_cluster(&key.cluster) {
+                let of =
+                    |keys: &[&WorkKey]| keys.iter().filter(|k| rule.counts(&k.cluster)).count();
+                let had = of(&all) + of(&held) + of(&kept);
+                assert!(rule.allows_deletions(of(&free) + of(&held), had), "{rule:?}:\n{steps}");
+            }
         }
     }
 
@@ -307,5 +311,18 @@ impl World {
             }
         }
         assert!(self.git.keys().all(|key| plan.steps.iter().any(|step| step.key == *key)));
+    }
+}
+
+/// A bound for some clusters holds deletions on these only.
+fn check_bounds_of_held(plan: &Plan) {
+    for PlanStep { key, reason, .. } in plan.steps.iter() {
+        let Reason::HeldByBudget { excess, .. } = reason else { continue };
+        let is_of_bound = match excess {
+            Excess::Cluster(cluster) => *cluster == key.cluster,
+            Excess::Clusters(set) => ClusterRule::new(set).counts(&key.cluster),
+            _ => true,
+        };
+        assert!(is_of_bound, "{key} is held by a bound for other clusters: {excess}");
     }
 }

@@ -27,7 +27,16 @@ impl<'a> Write<'a> {
         let has_metadata = in_git
             .is_some_and(|work| work.body.metadata().labels == metadata.labels)
             || of_hub.is_some_and(|content| content.metadata().labels == metadata.labels);
-        is_known && has_metadata && (self.gives().next().is_some() || self.receives())
+        let differs = self.gives().next().is_some() || self.receives() || self.shares();
+        is_known && has_metadata && differs
+    }
+
+    /// Whether the agent of another work may still own an object that this one lists on the hub.
+    fn shares(&self) -> bool {
+        let (key, leaving) = (&self.step.key, &self.objects.works().leaving);
+        let owners = |digest| leaving.get(&(&key.cluster, digest)).into_iter().flatten();
+        let mut objects = self.on_hub().into_iter().flat_map(|work| work.objects.iter());
+        objects.any(|object| owners(object.digest).any(|other| *other != key))
     }
 
     /// The objects that the work lists on the hub and that Git has, or may have, in another work.

@@ -26,6 +26,8 @@ type Key<'a> = (&'a ClusterName, ObjectDigest);
 pub(super) struct WorksByObject<'a> {
     pub(super) in_git: BTreeMap<Key<'a>, Vec<&'a WorkKey>>,
     pub(super) on_hub: BTreeMap<Key<'a>, Vec<&'a ObservedWork>>,
+    /// The works whose agents report objects that they are to remove.
+    pub(super) leaving: BTreeMap<Key<'a>, Vec<&'a WorkKey>>,
     pub(super) frozen: BTreeMap<&'a ClusterName, Vec<FrozenWork<'a>>>,
 }
 
@@ -63,6 +65,11 @@ impl<'a> ObjectIndex<'a> {
                 for object in &work.objects {
                     let key = (&work.key.cluster, object.digest);
                     all.on_hub.entry(key).or_default().push(work);
+                }
+                let deleted = work.objects.iter().filter(|_| work.deleting);
+                for object in work.left.iter().copied().chain(deleted.map(|one| one.digest)) {
+                    let key = (&work.key.cluster, object);
+                    all.leaving.entry(key).or_default().push(&work.key);
                 }
             }
             all.frozen = desired.frozen.objects_by_cluster();

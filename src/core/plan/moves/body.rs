@@ -14,8 +14,10 @@ use crate::model::name::WorkKey;
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::{DeletionPolicy, DesiredWork, WorkBody};
 use crate::plan::inputs::PlanInputs;
+use crate::plan::moves::leaving::LeavingObjects;
 use crate::plan::moves::object_move::{MoveProgress, ObjectMove};
-use crate::plan::observed::{ObservedWork, WorkContent};
+use crate::plan::moves::receiving::Receiving;
+use crate::plan::observed::WorkContent;
 use crate::plan::update_strategies::{CREATE_ONLY, UpdateStrategies};
 use crate::plan::work_spec::WorkSpec;
 
@@ -28,8 +30,11 @@ pub struct TransitionalWork {
     /// It has given all its objects away, and cannot list those that it gets yet. As the hub
     /// rejects empty works, it is deleted and then created again.
     pub is_emptied: bool,
-    /// The moves that are not completed, or that this body completes.
+    /// The moves that are not completed, or that this body completes. Empty if the work only goes
+    /// on owning objects that other agents may still own.
     pub moves: Arc<[ObjectMove]>,
+    /// A work whose agent may still own an object that this one is to own no longer.
+    pub shared_with: Option<WorkKey>,
 }
 
 /// What the work has meanwhile; `None` if Git's state, or the work's deletion, is right.
@@ -37,10 +42,11 @@ pub struct TransitionalWork {
 pub(super) fn transitional(
     key: &WorkKey,
     moves: &[&ObjectMove],
+    leaving: &LeavingObjects<'_>,
     inputs: PlanInputs<'_>,
 ) -> Option<TransitionalWork> {
     let giving: Vec<&ObjectMove> = moves.iter().copied().filter(|one| one.from == *key).collect();
-    let receiving = Receiving::of(key, moves, inputs);
+    let receiving = Receiving::of(key, moves, leaving, inputs);
     let keeps = giving.iter().any(|one| !one.progress.is_complete());
     let wanted = inputs.desired.works.get(key);
     let given: BTreeSet<ObjectDigest> = giving.iter().map(|one| one.digest).collect();
@@ -75,7 +81,8 @@ pub(super) fn transitional(
     };
     let gives_all = || gives_all(key, giving.iter().copied(), inputs);
     let is_emptied = body.is_none() && !waits && !keeps && gives_all();
-    Some(TransitionalWork { body: body.map(Arc::new), is_emptied, moves: open.into() })
+    let shared_with = receiving.shared_with().cloned();
+    Some(TransitionalWork { body: body.map(Arc::new), is_emptied, moves: open.into(), shared_with })
 }
 
 /// Whether every object of a work on the hub moves to another work. `giving`: the moves from it.
@@ -90,44 +97,6 @@ pub(super) fn gives_all<'a>(
     let moves = giving.into_iter().filter(is_certain);
     let given: BTreeSet<ObjectDigest> = moves.map(|one| one.digest).collect();
     !work.objects.is_empty() && work.objects.iter().all(|object| given.contains(&object.digest))
-}
-
-/// What a work gets from others.
-struct Receiving<'a> {
-    /// The objects that it must not list yet.
-    withheld: BTreeSet<ObjectDigest>,
-    /// Objects that it has got and is to own no longer. A giving work still has them, and the hub
-    /// may show it as it was before it dropped them: its agent would then delete what no work owns.
-    /// The write with which the giving work orphans such an object finds that out.
-    owned: Vec<&'a ObjectMove>,
-    /// The work on the hub.
-    there: Option<&'a ObservedWork>,
-}
-
-impl<'a> Receiving<'a> {
-    fn of(key: &WorkKey, moves: &[&'a ObjectMove], inputs: PlanInputs<'a>) -> Self {
-        let there = inputs.observed.works.get(key);
-        let moves = moves.iter().copied().filter(|one| one.to == *key);
-        let is_owner = |one: &&ObjectMove| {
-            let listed = there.and_then(|there| there.object(one.digest));
-            !one.progress.is_complete()
-                && listed.is_some_and(|listed| listed.reported && listed.should_be_owned())
-        };
-        let mut owned: Vec<&ObjectMove> = moves.clone().filter(is_owner).collect();
-        // A spec can be large: it is read only if an answer depends on it.
-        if !owned.is_empty() {
-            let wanted = inputs.desired.works.get(key);
-            let wanted = wanted.map(|work| WorkSpec::of(work.body.spec.value()));
-            owned.retain(|one| wanted.as_ref().is_some_and(|work| work.disowns(&one.object)));
-        }
-        let withheld = moves.filter(|one| is_withheld(one, inputs)).map(|one| one.digest);
-        Self { withheld: withheld.collect(), owned, there }
-    }
-
-    /// Whether the work may be as in Git, as far as it gets objects.
-    fn has_all(&self) -> bool {
-        self.withheld.is_empty() && self.owned.is_empty()
-    }
 }
 
 /// Whether the work must wait until the content of the giving work is read: it is written once,
@@ -148,28 +117,6 @@ fn is_orphaning(one: &ObjectMove) -> bool {
 
 fn is_shared(one: &ObjectMove) -> bool {
     matches!(one.progress, MoveProgress::Shared { .. })
-}
-
-/// Whether the receiving work must not list the object yet.
-fn is_withheld(one: &ObjectMove, inputs: PlanInputs<'_>) -> bool {
-    let there = inputs.observed.works.get(&one.to);
-    let is_listed = || there.is_some_and(|there| there.object(one.digest).is_some());
-    match &one.progress {
-        MoveProgress::Unread
-        | MoveProgress::Held { .. }
-        | MoveProgress::Suspended { .. }
-        | MoveProgress::Unreadable
-        | MoveProgress::Shared { .. }
-        // It gets the object once the giving work no longer lists it. What it lists already, as of
-        // an earlier move, it does not lose.
-        | MoveProgress::Orphaning { .. }
-        | MoveProgress::Orphaned => !is_listed(),
-        MoveProgress::Applying { .. }
-        | MoveProgress::AwaitingReport
-        | MoveProgress::Unseen
-        | MoveProgress::KeptByAnother
-        | MoveProgress::Applied => false,
-    }
 }
 
 /// A giving work that Git still has. `None` if it would be empty.
@@ -214,13 +161,17 @@ fn of_desired(
     }
     if !receiving.owned.is_empty() {
         let strategies = UpdateStrategies::of(&spec);
-        let owned = receiving.owned.iter().filter(|one| strategies.is_read_only(&one.object));
-        prepend_configs(&mut spec, owned.map(|one| create_only(one)).collect());
+        let owned = receiving.owned.values().filter(|object| strategies.is_read_only(object));
+        prepend_configs(&mut spec, owned.map(create_only).collect());
     }
     let option = delete_option(work, &spec, &kept, receiving);
     if let (Value::Object(fields), Some(option)) = (&mut spec, option) {
-        let in_git = fields.get("deleteOption").cloned();
-        fields.insert("deleteOption".into(), option.to_value(in_git.as_ref()));
+        let in_git = fields.remove("deleteOption");
+        let option = option.to_value(in_git.as_ref());
+        // What the hub had before has none, as a rule: no write is needed for a default.
+        if option != DeletionPolicy::Foreground.to_value(None) {
+            fields.insert("deleteOption".into(), option);
+        }
     }
     if self::manifests(&spec).is_empty() {
         return None;
@@ -238,9 +189,10 @@ fn delete_option(
 ) -> Option<DeletionPolicy> {
     let on_hub = &receiving.there?.delete_option;
     let in_git = DeletionPolicy::from_value(spec.get("deleteOption").unwrap_or(&Value::Null));
-    // Other works give up these objects first.
-    let shared = kept.iter().filter(|one| is_shared(one)).chain(&receiving.owned);
-    let waiting: BTreeSet<Identity> = shared.map(|one| one.object.clone()).collect();
+    // Other works give up these objects first, or their agents do.
+    let shared = kept.iter().filter(|one| is_shared(one) || receiving.is_beside(one.digest));
+    let shared = shared.map(|one| &one.object).chain(receiving.owned.values());
+    let waiting: BTreeSet<Identity> = shared.cloned().collect();
     let mut after = in_git.clone();
     if waiting.iter().any(|object| in_git.orphans(object)) {
         let all = manifests(spec).iter().filter_map(|manifest| {
@@ -267,7 +219,7 @@ fn of_hub(
     let left = giving.iter().filter(|one| one.progress.is_awaited());
     remove_objects(&mut spec, &left.map(|one| one.digest).collect());
     let moving = giving.iter().filter(|one| is_written_elsewhere(one));
-    let entries = moving.map(|one| create_only(one)).collect();
+    let entries = moving.map(|one| create_only(&one.object)).collect();
     prepend_configs(&mut spec, entries);
     let on_hub = spec.get("deleteOption").cloned();
     let before = DeletionPolicy::from_value(on_hub.as_ref().unwrap_or(&Value::Null));
@@ -340,10 +292,10 @@ fn is_written_elsewhere(one: &ObjectMove) -> bool {
         )
 }
 
-/// The entry of `manifestConfigs` with which the giving work does not write an object.
-fn create_only(one: &ObjectMove) -> Value {
+/// The entry of `manifestConfigs` with which a work owns an object and does not write it.
+fn create_only(object: &Identity) -> Value {
     json!({
-        "resourceIdentifier": one.object.to_value(),
+        "resourceIdentifier": object.to_value(),
         "updateStrategy": {"type": CREATE_ONLY},
     })
 }
@@ -358,7 +310,7 @@ fn config_entries(kept: &[&ObjectMove], hub: &Value) -> Vec<Value> {
         of_hub.entry(object).or_default().push(config);
     }
     let entries = kept.iter().flat_map(|one| match of_hub.get(&one.object) {
-        _ if is_written_elsewhere(one) => vec![create_only(one)],
+        _ if is_written_elsewhere(one) => vec![create_only(&one.object)],
         Some(configs) => configs.iter().copied().cloned().collect(),
         None => Vec::new(),
     });

@@ -40,6 +40,15 @@ impl<'a> LeavingObjects<'a> {
         others.map(|(_, other)| other).collect()
     }
 
+    /// The works that own an object which another work's agent may still own.
+    pub(super) fn shared_works<'b>(&self, observed: &'b Observed) -> Vec<&'b WorkKey> {
+        if self.owners.is_empty() {
+            return Vec::new();
+        }
+        let works = observed.works.values();
+        works.filter(|work| !self.shared_by(work).is_empty()).map(|work| &work.key).collect()
+    }
+
     /// The objects of a work that other works' agents may still own, with those works.
     fn owners_beside<'b>(
         &'b self,
@@ -56,6 +65,16 @@ impl<'a> LeavingObjects<'a> {
     pub(super) fn is_beside(&self, work: &WorkKey, object: ObjectDigest) -> bool {
         let owners = self.owners.get(&(&work.cluster, object));
         owners.into_iter().flatten().any(|other| *other != work)
+    }
+
+    /// The objects that the work should own and other works' agents may still own, each with one of
+    /// those works.
+    pub(super) fn shared_by(&self, work: &ObservedWork) -> BTreeMap<ObjectDigest, &'a WorkKey> {
+        if self.owners.is_empty() {
+            return BTreeMap::new();
+        }
+        let owned = self.owners_beside(work).filter(|(one, _)| one.should_be_owned());
+        owned.map(|(one, other)| (one.digest, other)).collect()
     }
 
     /// A work whose agent would delete an object if the effect were executed now: `there` would

@@ -6,6 +6,7 @@
 //! - [`find`]: the moves, from the objects that works list on the hub and in Git.
 //! - `progress`: how far each move has come.
 //! - `body`: what the works of a move have on the hub meanwhile.
+//! - `receiving`: what a work gets, and what it must go on owning meanwhile.
 //! - `immutable`: fields that no move can change.
 //! - `leaving`: objects that have moved, and that the agent has not removed from the giving work.
 //! - `remaining_owners`: works that must still own an object when another one gives it up.
@@ -21,6 +22,7 @@ pub(crate) mod immutable;
 mod leaving;
 mod object_move;
 mod progress;
+mod receiving;
 mod remaining_owners;
 #[cfg(test)]
 mod tests;
@@ -59,7 +61,8 @@ impl Moves {
         stands_still: &StandsStill<'_>,
     ) -> Self {
         let found = find::find(inputs);
-        if found.is_empty() {
+        let shared = leaving.shared_works(inputs.observed);
+        if found.is_empty() && shared.is_empty() {
             return Self::default();
         }
         let all = progress::moves(&found, inputs, leaving, stands_still);
@@ -68,8 +71,11 @@ impl Moves {
             by_work.entry(&one.from).or_default().push(one);
             by_work.entry(&one.to).or_default().push(one);
         }
+        for key in shared {
+            by_work.entry(key).or_default();
+        }
         let transitional = by_work.into_iter().filter_map(|(key, moves)| {
-            Some((key.clone(), body::transitional(key, &moves, inputs)?))
+            Some((key.clone(), body::transitional(key, &moves, leaving, inputs)?))
         });
         let transitional = transitional.collect();
         let receivers = all.iter().map(|one| one.to.clone()).collect();

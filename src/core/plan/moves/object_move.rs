@@ -5,6 +5,7 @@ use std::fmt;
 use crate::model::manifest::Identity;
 use crate::model::name::WorkKey;
 use crate::model::object_digest::ObjectDigest;
+use crate::plan::observed::Observed;
 
 /// How a user gets what no move does.
 pub(crate) const CREATE_AGAIN: &str =
@@ -23,6 +24,25 @@ pub struct ObjectMove {
     pub to: WorkKey,
     /// How far the move has come.
     pub progress: MoveProgress,
+}
+
+impl ObjectMove {
+    /// Whether the next write of one of both works is the first one for the object, as the hub
+    /// shows them: the giving work stops to apply it, or the receiving one gets it.
+    pub(crate) fn begins_with_write_of(&self, work: &WorkKey, observed: &Observed) -> bool {
+        let listed =
+            |work: &WorkKey| observed.works.get(work).and_then(|work| work.object(self.digest));
+        match &self.progress {
+            MoveProgress::Applying { .. } | MoveProgress::AwaitingReport if *work == self.to => {
+                !listed(&self.from).is_some_and(|object| object.create_only)
+            }
+            MoveProgress::Applying { .. } | MoveProgress::AwaitingReport => {
+                listed(&self.to).is_none()
+            }
+            MoveProgress::Orphaning { .. } => *work == self.from,
+            _ => false,
+        }
+    }
 }
 
 /// How far a move has come.

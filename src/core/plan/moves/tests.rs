@@ -22,6 +22,7 @@ use request::Request;
 mod dropped_objects;
 mod held_moves;
 mod lint_of_moves;
+mod many_works;
 mod shared_objects;
 mod transitional_body;
 
@@ -41,17 +42,44 @@ fn key(work: &str) -> WorkKey {
     WorkKey { cluster: ClusterName::parse("edge-1").unwrap(), work: WorkName::parse(work).unwrap() }
 }
 
-/// A ConfigMap, immutable if its content begins with `fixed`.
+/// A ConfigMap, immutable if its content begins with `fixed`; or an object of the kind that the
+/// content begins with, with the rest in a field that cannot change.
 fn manifest(name: &str, content: &str) -> Value {
+    let metadata = json!({"namespace": "shop", "name": name});
+    let (kind, field) = content.split_once(' ').unwrap_or_default();
+    let other = match kind {
+        "Secret" => json!({"apiVersion": "v1", "metadata": metadata, "type": field}),
+        "StorageClass" => json!({
+            "apiVersion": "storage.k8s.io/v1", "metadata": {"name": name}, "provisioner": field,
+        }),
+        "CSIDriver" => json!({
+            "apiVersion": "storage.k8s.io/v1", "metadata": {"name": name},
+            "spec": {"fsGroupPolicy": field},
+        }),
+        _ => Value::Null,
+    };
+    if let Value::Object(mut manifest) = other {
+        manifest.insert("kind".into(), kind.into());
+        return manifest.into();
+    }
     let mut manifest = json!({
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"namespace": "shop", "name": name},
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata,
         "data": {"content": content},
     });
     if content.starts_with("fixed") {
         manifest["immutable"] = true.into();
     }
     manifest
+}
+
+/// The plural of a manifest's kind.
+fn resource(manifest: &Value) -> &'static str {
+    match manifest["kind"].as_str() {
+        Some("Secret") => "secrets",
+        Some("StorageClass") => "storageclasses",
+        Some("CSIDriver") => "csidrivers",
+        _ => "configmaps",
+    }
 }
 
 fn identifier(name: &str) -> Value {
@@ -61,7 +89,7 @@ fn identifier(name: &str) -> Value {
 fn desired_work(source: &SourceId, (name, objects, fields): &Work<'_>) -> DesiredWork {
     let manifests: Vec<Value> =
         objects.iter().map(|(name, content)| manifest(name, content)).collect();
-    let named = NamedObject::all(manifests.iter().map(|one| (one, "configmaps")));
+    let named = NamedObject::all(manifests.iter().map(|one| (one, resource(one))));
     let mut spec = json!({"workload": {"manifests": manifests}});
     for (field, value) in fields.as_object().into_iter().flatten() {
         spec[field] = value.clone();
@@ -256,10 +284,13 @@ impl World {
                     Some(failure) => applied("False", failure),
                     None => applied("True", ""),
                 };
+                let api_version = manifest["apiVersion"].as_str().unwrap();
+                let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
                 json!({
                     "resourceMeta": {
-                        "group": "", "version": "v1", "kind": "ConfigMap",
-                        "resource": "configmaps", "namespace": "shop",
+                        "group": group, "version": version, "kind": manifest["kind"],
+                        "resource": resource(manifest),
+                        "namespace": manifest["metadata"]["namespace"].as_str().unwrap_or_default(),
                         "name": manifest["metadata"]["name"],
                     },
                     "conditions": [condition],
@@ -728,8 +759,8 @@ fn receiver_orphans_object_only_after_agent_has_removed_it_from_the_giver() {
     assert_eq!(world.pass(), [""; 0]);
     assert_eq!(
         world.reason("shop2"),
-        "wait: changed in Git; written once the cluster's agent has removed from shop the objects \
-         that moved from there"
+        "wait: orphans or only reads objects in Git that the cluster's agent has not removed from \
+         shop yet; it owns these until then"
     );
     world.agent_applies("shop", None);
     assert_eq!(world.pass(), ["update shop2"]);

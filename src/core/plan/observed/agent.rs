@@ -22,6 +22,8 @@ pub struct AgentView {
     /// The condition `Complete` is True. OCM's agent does nothing more for such a work, so it never
     /// observes a change of the deleteOption (OCM work agent, ManifestWorkController).
     pub complete: bool,
+    /// `observedGeneration` of the condition `Complete`, if that is True.
+    pub complete_generation: Option<i64>,
     /// The work has no manifests. OCM's agent does not report `Applied` then, and deletes what the
     /// work had before, whatever the deleteOption (OCM work agent, AppliedManifestWork
     /// reconciler): there is nothing to wait for.
@@ -40,6 +42,7 @@ impl AgentView {
             applied: conditions.is("Applied", "True").is_some(),
             available_generation: conditions.is("Available", "True").and_then(observed),
             complete: conditions.is("Complete", "True").is_some(),
+            complete_generation: conditions.is("Complete", "True").and_then(observed),
             is_empty,
         }
     }
@@ -66,6 +69,12 @@ impl AgentView {
     /// Whether the objects of `generation` are available.
     pub fn is_available(&self, generation: i64) -> bool {
         self.available_generation == Some(generation)
+    }
+
+    /// Whether the work of `generation` is Complete: the agent has applied the work once, and
+    /// applies nothing of it any more, not even a later change.
+    pub fn is_finished(&self, generation: i64) -> bool {
+        self.applied && self.complete_generation == Some(generation)
     }
 
     /// Whether the agent has tried to apply `generation`, or never will.

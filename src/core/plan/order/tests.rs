@@ -186,6 +186,21 @@ fn new_work_is_created_once_its_dependency_is_applied_and_available() {
     assert_eq!(next.step("a/app"), "create");
 }
 
+/// OCM's agent applies nothing of a Complete work any more, so `Applied` stays that of an older
+/// content.
+#[test]
+fn new_work_does_not_wait_for_later_content_of_a_complete_dependency() {
+    let base = key("a/base");
+    let mut world = World::after(&work("a/base", "1", ""), &app_and_base("2"));
+    world.report(&base, &json!({"Available": "False", "Complete": "True"}));
+    world.write_from_git("a/base");
+    assert_eq!(world.step("a/app"), "wait for a/base: Applied", "the report is of older content");
+    world.report(&base, &json!({"Complete": "True"}));
+    assert_eq!(world.step("a/app"), "create");
+    world.report(&base, &json!({"Applied": "False", "Complete": "True"}));
+    assert_eq!(world.step("a/app"), "wait for a/base: Applied", "another manifest has failed");
+}
+
 #[test]
 fn new_work_waits_for_a_dependency_that_cannot_be_read_or_belongs_to_another() {
     let mut files = app_and_base("1");

@@ -1,6 +1,7 @@
 //! A group's folder: its group.yaml, and the work folders beside it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -10,14 +11,18 @@ use crate::config::file_names::GROUP_FILE;
 use crate::config::path_patterns::PathPatterns;
 use crate::config::values::{SubstitutionValue, bad_names};
 use crate::config::{FileKind, GroupFile};
-use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
+use crate::limits;
+use crate::model::diagnostic::{Code, Diagnostic, Location, Scope, Span};
+use crate::model::diagnostic_sink::DiagnosticSink;
 use crate::model::digest::Digest;
 use crate::model::facts::KnownFacts;
-use crate::model::name::{ClusterName, GroupName, ObjectId};
+use crate::model::name::{ClusterName, GroupName, ObjectId, RepoPath};
 use crate::model::snapshot::{ObjectError, Objects};
 use crate::render::config_file::read_config;
 use crate::render::layout::{self, OwnerFolder};
+use crate::render::values::FileValues;
 use crate::render::work_folder::ConfigIndex;
+use crate::text::truncate::truncate_chars;
 
 /// What a group's folder says.
 #[derive(Debug)]
@@ -30,25 +35,40 @@ pub struct GroupInputs {
     pub source_blob: Option<ObjectId>,
     /// The work folders.
     pub folder: OwnerFolder,
-    /// group.yaml, as far as it can be read.
+    /// What group.yaml says. Groups with equal files share it.
+    pub config: Arc<GroupConfig>,
+    /// Whether an error hides what group.yaml says: any cluster may be in the group.
+    is_unreadable: bool,
+    /// What is wrong with the group's own files.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// What a group.yaml says, as far as it can be read.
+#[derive(Debug)]
+pub struct GroupConfig {
+    /// The content.
     pub file: GroupFile,
     /// Of `file.defaults`.
     pub rules: ConfigIndex,
     /// Of `file.defaults`, as written.
     pub defaults_digest: Digest,
     /// The values of `${NAME}`.
-    pub values: BTreeMap<String, Value>,
+    pub values: FileValues,
     /// Other values for some members, in the order of group.yaml.
     pub overrides: Vec<GroupOverride>,
-    /// The conditions. `None` with an error in group.yaml: any cluster may be in the group.
-    pub matcher: Option<ClusterMatcher>,
-    /// The place of each cluster that `clusters` names without wildcards.
-    pub names: Vec<(ClusterName, Location)>,
-    /// What is wrong with the group's own files.
-    pub diagnostics: Vec<Diagnostic>,
-    /// The size of group.yaml in memory, in bytes.
+    /// The conditions.
+    matcher: ClusterMatcher,
+    /// Each cluster that `clusters` names without wildcards, with its place in the file.
+    names: Vec<(ClusterName, Option<Span>)>,
+    /// What is wrong with the file, in the group that it was read for.
+    diagnostics: Vec<Diagnostic>,
+    /// The size in memory, in bytes.
     pub bytes: usize,
 }
+
+/// The group.yaml of the groups that were read, by their blobs: a repository may have one file in
+/// many groups.
+pub type GroupConfigs = HashMap<ObjectId, Arc<GroupConfig>>;
 
 /// Values for some members of a group.
 #[derive(Debug)]
@@ -56,7 +76,7 @@ pub struct GroupOverride {
     /// Which members.
     pub matcher: ClusterMatcher,
     /// The values of `${NAME}`.
-    pub values: BTreeMap<String, Value>,
+    pub values: FileValues,
 }
 
 impl GroupOverride {
@@ -90,8 +110,9 @@ impl GroupOverride {
     }
 }
 
-fn json_values(values: &BTreeMap<String, SubstitutionValue>) -> BTreeMap<String, Value> {
-    values.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect()
+fn json_values(values: &BTreeMap<String, SubstitutionValue>) -> FileValues {
+    let values = values.iter().map(|(name, value)| (name.clone(), value.0.clone()));
+    values.collect::<BTreeMap<_, _>>().into()
 }
 
 /// The digest of `defaults` in a configuration file: equal ones give equal works.
@@ -100,50 +121,97 @@ pub fn defaults_digest<T>(config: Option<&Config<T>>) -> Digest {
     Digest::of_json(defaults.unwrap_or(&Value::Null))
 }
 
-impl GroupInputs {
-    /// Reads `groups/<group>` and its group.yaml, but nothing below it.
-    pub fn read(
-        name: &GroupName,
-        tree: ObjectId,
-        (source_blob, ignore): (Option<ObjectId>, &PathPatterns),
+impl GroupConfig {
+    /// Reads a group.yaml. Without one, it says nothing.
+    fn read(
+        path: &RepoPath,
+        blob: Option<ObjectId>,
+        scope: &Scope,
         objects: &dyn Objects,
     ) -> Result<Self, ObjectError> {
-        let mut folder = layout::group(name, tree, objects, ignore)?;
-        let mut diagnostics = std::mem::take(&mut folder.diagnostics);
-        let path = layout::group_path(name).join(GROUP_FILE);
-        let scope = Scope::Group(name.clone());
-        let blob = folder.config_file;
+        let mut diagnostics = Vec::new();
         let config: Option<Config<GroupFile>> =
-            read_config(&path, blob, FileKind::Group, &scope, objects, &mut diagnostics)?;
-        if blob.is_none() && diagnostics.iter().all(|found| !found.is_error()) {
-            let at = Location::file(&layout::group_path(name));
-            let message = "the group has no group.yaml, which says what clusters are in it";
-            diagnostics.push(Diagnostic::new(Code::BadValue, at, scope.clone(), message));
-        }
+            read_config(path, blob, FileKind::Group, scope, objects, &mut diagnostics)?;
         if let Some(config) = &config {
-            diagnostics.extend(problems(config, &scope));
+            diagnostics.extend(problems(config, scope));
         }
-        let is_readable = diagnostics.iter().all(|found| !found.is_error());
         let defaults_digest = defaults_digest(config.as_ref());
         let names = config.as_ref().map(names).unwrap_or_default();
         let bytes = config.as_ref().map_or(0, |config| config.document.value.to_string().len());
         let file = config.map(|config| config.value).unwrap_or_default();
         Ok(Self {
-            name: name.clone(),
-            tree,
-            source_blob,
-            folder,
             rules: ConfigIndex::new(&file.defaults.manifest_configs),
             defaults_digest,
             values: json_values(&file.values),
             overrides: GroupOverride::all(&file),
-            matcher: is_readable.then(|| ClusterMatcher::new(&file)),
+            matcher: ClusterMatcher::new(&file),
             file,
             names,
             diagnostics,
             // As text, as a parsed value twice, and in the matcher.
             bytes: 8 * bytes,
         })
+    }
+
+    /// What is wrong with the file at this place.
+    fn problems_at<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        scope: &'a Scope,
+    ) -> impl Iterator<Item = Diagnostic> + 'a {
+        self.diagnostics.iter().map(|found| {
+            let at = |known: &Location| Location { file: path.clone(), span: known.span };
+            let related = found.related.iter().map(|(known, why)| (at(known), why.clone()));
+            Diagnostic {
+                location: at(&found.location),
+                scope: scope.clone(),
+                related: related.collect(),
+                ..found.clone()
+            }
+        })
+    }
+}
+
+impl GroupInputs {
+    /// Reads `groups/<group>` and its group.yaml, but nothing below it. `known` has what was read
+    /// already.
+    pub fn read(
+        name: &GroupName,
+        tree: ObjectId,
+        (source_blob, ignore): (Option<ObjectId>, &PathPatterns),
+        objects: &dyn Objects,
+        known: &mut GroupConfigs,
+    ) -> Result<Self, ObjectError> {
+        let mut folder = layout::group(name, tree, objects, ignore)?;
+        let mut diagnostics = std::mem::take(&mut folder.diagnostics);
+        let path = layout::group_path(name).join(GROUP_FILE);
+        let scope = Scope::Group(name.clone());
+        let blob = folder.config_file;
+        let config = match blob.and_then(|blob| known.get(&blob)) {
+            Some(config) => config.clone(),
+            None => Arc::new(GroupConfig::read(&path, blob, &scope, objects)?),
+        };
+        known.extend(blob.map(|blob| (blob, config.clone())));
+        diagnostics.extend(config.problems_at(&path, &scope));
+        if blob.is_none() && diagnostics.iter().all(|found| !found.is_error()) {
+            let at = Location::file(&layout::group_path(name));
+            let message = "the group has no group.yaml, which says what clusters are in it";
+            diagnostics.push(Diagnostic::new(Code::BadValue, at, scope, message));
+        }
+        let is_unreadable = diagnostics.iter().any(Diagnostic::is_error);
+        let name = name.clone();
+        Ok(Self { name, tree, source_blob, folder, config, is_unreadable, diagnostics })
+    }
+
+    /// The conditions. `None` with an error in group.yaml: any cluster may be in the group.
+    pub fn matcher(&self) -> Option<&ClusterMatcher> {
+        (!self.is_unreadable).then_some(&self.config.matcher)
+    }
+
+    /// The place of each cluster that `clusters` names without wildcards.
+    pub fn names(&self) -> impl Iterator<Item = (&ClusterName, Location)> {
+        let at = |span: &Option<Span>| Location { span: *span, ..self.location() };
+        self.config.names.iter().map(move |(cluster, span)| (cluster, at(span)))
     }
 
     /// The place of group.yaml.
@@ -159,37 +227,38 @@ impl GroupInputs {
 
 /// What the schema of group.yaml does not find.
 fn problems(config: &Config<GroupFile>, scope: &Scope) -> Vec<Diagnostic> {
+    let mut found = DiagnosticSink::new(limits::FILE_DIAGNOSTICS_MAX);
     let of = |pointer: &str, message: String| {
         let at = config.location(pointer);
         Diagnostic::new(Code::BadValue, at, scope.clone(), message)
     };
-    let conditions = config.value.problems().into_iter().map(|problem| {
+    config.value.each_problem(&mut |problem| {
         let field = file::dotted(&problem.pointer);
-        if field.is_empty() {
-            return of("", problem.message);
-        }
-        of(&problem.pointer, format!("{field} {}", problem.message)).with_field(field)
+        found.push(match field.as_str() {
+            "" => of("", problem.message),
+            _ => of(&problem.pointer, format!("{field} {}", problem.message)).with_field(field),
+        });
     });
     let overrides = config.value.overrides.iter().enumerate();
     let overrides = overrides.map(|(index, one)| (format!("overrides/{index}/"), &one.values));
     let all = std::iter::once((String::new(), &config.value.values)).chain(overrides);
-    let values = all.flat_map(|(place, values)| {
-        bad_names(values).map(move |(name, problem)| (place.clone(), name, problem))
-    });
-    let values = values.map(|(place, name, problem)| {
-        let name_in_pointer = name.replace('~', "~0").replace('/', "~1");
-        let pointer = format!("/{place}values/{name_in_pointer}");
+    for (place, values) in all {
         let field = file::dotted(&format!("/{place}values"));
-        of(&pointer, format!("{name:?} {problem}")).with_field(field)
-    });
-    conditions.chain(values).collect()
+        for (name, problem) in bad_names(values) {
+            let name_in_pointer = name.replace('~', "~0").replace('/', "~1");
+            let pointer = format!("/{place}values/{name_in_pointer}");
+            let name = truncate_chars(name, limits::MESSAGE_TEXT_CHARS_MAX);
+            found.push(of(&pointer, format!("{name:?} {problem}")).with_field(field.clone()));
+        }
+    }
+    found.into_all()
 }
 
-fn names(config: &Config<GroupFile>) -> Vec<(ClusterName, Location)> {
+fn names(config: &Config<GroupFile>) -> Vec<(ClusterName, Option<Span>)> {
     let patterns = config.value.clusters.iter().flatten().enumerate();
     let name = |(index, pattern): (usize, &String)| {
         let name = ClusterName::parse(pattern).ok()?;
-        Some((name, config.location(&format!("/clusters/{index}"))))
+        Some((name, config.location(&format!("/clusters/{index}")).span))
     };
     patterns.filter_map(name).collect()
 }

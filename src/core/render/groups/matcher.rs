@@ -33,7 +33,7 @@ pub struct ClusterMatcher {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PlacementView<'a> {
     /// The clusters in its PlacementDecisions.
-    pub selected: BTreeSet<&'a ClusterName>,
+    pub selected: Option<&'a BTreeSet<&'a ClusterName>>,
     /// Whether it may select other clusters, too.
     pub is_uncertain: bool,
 }
@@ -111,12 +111,13 @@ impl ClusterMatcher {
         placement: &PlacementView<'_>,
     ) -> Option<Certainty> {
         let is_named = self.clusters.as_ref().is_none_or(|patterns| patterns.matches(cluster));
-        if !is_named || self.exclude.matches(cluster) {
+        // The hub deletes the works of a cluster that leaves it. New ones would keep it there.
+        if !is_named || self.exclude.matches(cluster) || facts.is_deleting() {
             return None;
         }
         let is_selected = match &self.placement {
             None => Some(true),
-            Some(_) if placement.selected.contains(cluster) => Some(true),
+            Some(_) if placement.selected.is_some_and(|all| all.contains(cluster)) => Some(true),
             Some(_) => (!placement.is_uncertain).then_some(false),
         };
         let label = |key: &str| match labels.and_then(|labels| labels.get(key)) {
@@ -236,7 +237,8 @@ mod tests {
             pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
         };
         let (labels, claims) = (map(labels), map(claims));
-        KnownFacts::Known(Arc::new(ClusterFacts { labels, claims, version: None, is_stale }))
+        let facts = ClusterFacts { labels, claims, is_stale, ..ClusterFacts::default() };
+        KnownFacts::Known(Arc::new(facts))
     }
 
     #[test]
@@ -310,12 +312,27 @@ mod tests {
     }
 
     #[test]
+    fn cluster_that_is_being_deleted_is_in_no_group() {
+        let all = ["{clusters: [a]}", "{clusters: ['*']}", "{placement: {name: p, namespace: x}}"];
+        let name = ClusterName::parse("a").unwrap();
+        let selected = [&name].into();
+        let placement = PlacementView { selected: Some(&selected), is_uncertain: true };
+        for (is_deleting, expected) in [(false, "in"), (true, "out")] {
+            let facts = ClusterFacts { is_deleting, ..ClusterFacts::default() };
+            let facts = KnownFacts::Known(Arc::new(facts));
+            for group in all {
+                assert_eq!(judge_with(group, "a", &[], &facts, &placement), expected, "{group}");
+            }
+        }
+    }
+
+    #[test]
     fn a_placement_that_may_select_more_clusters_excludes_none() {
         let group = "{placement: {name: p, namespace: fleet}, exclude: [c]}";
         let names = ["a", "c"].map(|name| ClusterName::parse(name).unwrap());
         for (is_uncertain, other) in [(false, "out"), (true, "maybe")] {
             let selected = names.iter().collect();
-            let view = PlacementView { selected, is_uncertain };
+            let view = PlacementView { selected: Some(&selected), is_uncertain };
             let of = |name| judge_with(group, name, &[], &KnownFacts::Absent, &view);
             assert_eq!([of("a"), of("b"), of("c")], ["in", other, "out"]);
         }

@@ -4,15 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::inputs::{GroupInputs, GroupOverride};
 use super::matcher::{Certainty, ClusterMatcher, PlacementView};
 use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic};
-use crate::model::facts::{Facts, KnownFacts, PlacementInconsistency, PlacementKey};
+use crate::model::diagnostic_sink::DiagnosticSink;
+use crate::model::facts::{
+    Facts, KnownFacts, PlacementInconsistency, PlacementKey, SelectedClusters,
+};
 use crate::model::name::{ClusterName, GroupName};
 use crate::render::desired::UncertainMembers;
+use crate::render::values::FileValues;
 
 /// The clusters that have a folder in Git, with the labels of their cluster.yaml.
 pub type ClusterLabels<'a> = BTreeMap<&'a ClusterName, &'a BTreeMap<String, String>>;
@@ -26,14 +28,16 @@ pub struct Membership {
     pub certainty: Certainty,
     /// The positions of the group's overrides for the cluster.
     pub overrides: Vec<usize>,
+    /// How many clusters are in the group, or may be in it.
+    pub group_members: usize,
 }
 
 impl Membership {
     /// The values of the group for the cluster, highest precedence first.
-    pub fn values(&self) -> impl Iterator<Item = &BTreeMap<String, Value>> {
+    pub fn values(&self) -> impl Iterator<Item = &FileValues> {
         let all = self.overrides.iter().rev();
-        let overrides = all.filter_map(|index| self.group.overrides.get(*index));
-        overrides.map(|one| &one.values).chain([&self.group.values])
+        let overrides = all.filter_map(|index| self.group.config.overrides.get(*index));
+        overrides.map(|one| &one.values).chain([&self.group.config.values])
     }
 }
 
@@ -44,10 +48,16 @@ pub struct Memberships {
     pub by_cluster: BTreeMap<ClusterName, Vec<Membership>>,
     /// The groups that may have more members.
     pub uncertain: BTreeMap<GroupName, UncertainMembers>,
+    /// The groups that may have members that are not known.
+    pub open: BTreeSet<GroupName>,
+    /// The clusters that were compared with these groups.
+    pub compared: BTreeSet<ClusterName>,
     /// What is wrong with conditions, and which members are unknown.
     pub diagnostics: Vec<Diagnostic>,
     /// The number of memberships.
     count: usize,
+    /// Whether there is a group that no cluster was compared with.
+    is_incomplete: bool,
 }
 
 /// Why any cluster may be in a group.
@@ -100,23 +110,48 @@ impl fmt::Display for Doubt {
 impl Memberships {
     /// Compares all known clusters with the conditions of all groups. The known clusters are the
     /// ManagedClusters of the facts, those with a folder in Git, and those that a group names.
-    pub fn find(
-        groups: &[Arc<GroupInputs>],
-        labels: &ClusterLabels<'_>,
-        facts: Option<&Facts>,
+    pub fn find<'a>(
+        groups: &'a [Arc<GroupInputs>],
+        labels: &'a ClusterLabels<'a>,
+        facts: Option<&'a Facts>,
     ) -> Self {
-        let mut known: BTreeSet<&ClusterName> = labels.keys().copied().collect();
+        let mut known: BTreeSet<&'a ClusterName> = labels.keys().copied().collect();
         known.extend(facts.iter().flat_map(|facts| facts.managed_clusters.keys()));
-        let matchers = groups.iter().filter_map(|group| group.matcher.as_ref());
+        let matchers = groups.iter().filter_map(|group| group.matcher());
         known.extend(matchers.flat_map(ClusterMatcher::exact_names));
-        let fleet = Fleet { known, labels, facts };
+        let matchers = groups.iter().filter_map(|group| group.matcher());
+        let placements = matchers.filter_map(|matcher| {
+            let key = matcher.placement.as_ref()?;
+            Some((key, facts?.placements.get(key)?))
+        });
+        // Read once: many groups may have one Placement.
+        let placements: BTreeMap<_, _> = placements.collect();
+        let placements = placements.into_iter().map(|(key, facts)| (key, facts.selected()));
+        let fleet = Fleet { known, labels, facts, placements: placements.collect() };
         let mut found = Self::default();
         let mut left =
             Bounds { steps: limits::MEMBERSHIP_STEPS_MAX, memberships: limits::MEMBERSHIPS_MAX };
-        for group in groups {
+        for group in fleet.by_cost(groups) {
             fleet.add_group(group, &mut left, &mut found);
         }
+        found.count_members();
+        if !found.open.is_empty() && !found.is_incomplete {
+            found.compared = fleet.known.into_iter().cloned().collect();
+        }
         found
+    }
+
+    fn count_members(&mut self) {
+        let mut counts: BTreeMap<GroupName, usize> = BTreeMap::new();
+        for one in self.by_cluster.values().flatten() {
+            *counts.entry(one.group.name.clone()).or_default() += 1;
+        }
+        for all in self.by_cluster.values_mut() {
+            all.sort_by(|one, other| one.group.name.cmp(&other.group.name));
+            for one in all {
+                one.group_members = counts.get(&one.group.name).copied().unwrap_or_default();
+            }
+        }
     }
 }
 
@@ -144,16 +179,32 @@ struct Fleet<'a> {
     known: BTreeSet<&'a ClusterName>,
     labels: &'a ClusterLabels<'a>,
     facts: Option<&'a Facts>,
+    /// The clusters of the Placements that groups have.
+    placements: BTreeMap<&'a PlacementKey, SelectedClusters<'a>>,
 }
 
 impl<'a> Fleet<'a> {
+    /// The groups, those with the fewest comparisons first: a group that needs many leaves none to
+    /// others that need as many, and takes none from those that need fewer.
+    fn by_cost<'g>(&self, groups: &'g [Arc<GroupInputs>]) -> Vec<&'g Arc<GroupInputs>> {
+        let cost = |group: &Arc<GroupInputs>| {
+            let Some(matcher) = group.matcher() else { return self.known.len() };
+            let candidates = matcher.names().map_or(self.known.len(), BTreeSet::len);
+            candidates.saturating_mul(steps(group, matcher))
+        };
+        let mut all: Vec<_> = groups.iter().collect();
+        all.sort_by_cached_key(|group| cost(group));
+        all
+    }
+
     fn add_group(&self, group: &Arc<GroupInputs>, left: &mut Bounds, to: &mut Memberships) {
-        let Some(matcher) = &group.matcher else {
+        let Some(matcher) = group.matcher() else {
             // What it says is unknown, so any cluster may be in it.
             if left.spend(self.known.len(), 1).is_none() {
                 return to.exceed(group);
             }
             to.uncertain.insert(group.name.clone(), UncertainMembers::Everyone);
+            to.open.insert(group.name.clone());
             for cluster in &self.known {
                 to.add(cluster, group, None);
             }
@@ -163,8 +214,7 @@ impl<'a> Fleet<'a> {
             Some(names) => names.iter().collect(),
             None => self.known.iter().copied().collect(),
         };
-        let overrides = group.overrides.iter().map(|one| one.matcher.steps());
-        if left.spend(candidates.len(), matcher.steps() + overrides.sum::<usize>()).is_none() {
+        if left.spend(candidates.len(), steps(group, matcher)).is_none() {
             return to.exceed(group);
         }
         let memberships_before = to.count;
@@ -180,7 +230,7 @@ impl<'a> Fleet<'a> {
             };
             let overrides = match certainty {
                 Certainty::Member => {
-                    GroupOverride::matching(&group.overrides, cluster, labels, &facts)
+                    GroupOverride::matching(&group.config.overrides, cluster, labels, &facts)
                 }
                 Certainty::Possible => None,
             };
@@ -197,6 +247,9 @@ impl<'a> Fleet<'a> {
             return;
         }
         to.diagnostics.push(report_doubt(group, doubt.as_ref(), &possible));
+        if self.doubt().is_some() && matcher.names().is_none() {
+            to.open.insert(group.name.clone());
+        }
         let uncertain = match doubt {
             Some(_) => UncertainMembers::Everyone,
             None => UncertainMembers::Clusters(possible),
@@ -212,30 +265,34 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    fn placement(&self, key: Option<&PlacementKey>) -> (PlacementView<'a>, Option<Doubt>) {
+    fn placement(&self, key: Option<&PlacementKey>) -> (PlacementView<'_>, Option<Doubt>) {
         let Some(key) = key else { return (PlacementView::default(), None) };
         let unknown = || PlacementView { is_uncertain: true, ..PlacementView::default() };
-        let Some(facts) = self.facts else { return (unknown(), Some(Doubt::NoFacts)) };
-        let Some(placement) = facts.placements.get(key) else {
+        if self.facts.is_none() {
+            return (unknown(), Some(Doubt::NoFacts));
+        }
+        let Some(found) = self.placements.get(key) else {
             return (unknown(), Some(Doubt::PlacementMissing(key.clone())));
         };
-        let found = placement.selected();
         let is_uncertain = found.inconsistency.is_some();
-        let doubt = found.inconsistency.map(|why| Doubt::Inconsistent(key.clone(), why));
-        (PlacementView { selected: found.clusters, is_uncertain }, doubt)
+        let doubt = found.inconsistency.clone();
+        let doubt = doubt.map(|why| Doubt::Inconsistent(key.clone(), why));
+        (PlacementView { selected: Some(&found.clusters), is_uncertain }, doubt)
     }
 
     /// Warns of names without a cluster, and of a group without a member.
     fn report_absent(&self, group: &GroupInputs, members: usize, to: &mut Vec<Diagnostic>) {
+        let mut found = DiagnosticSink::new(limits::FILE_DIAGNOSTICS_MAX);
         let is_absent = |cluster: &ClusterName| {
             !self.labels.contains_key(cluster)
                 && Facts::of(self.facts, cluster) == KnownFacts::Absent
         };
-        for (cluster, at) in group.names.iter().filter(|(cluster, _)| is_absent(cluster)) {
+        for (cluster, at) in group.names().filter(|(cluster, _)| is_absent(cluster)) {
             let message = format!("the hub has no ManagedCluster {cluster}");
-            let found = Diagnostic::new(Code::NoMember, at.clone(), group.scope(), message);
-            to.push(found.with_field("clusters"));
+            let absent = Diagnostic::new(Code::NoMember, at, group.scope(), message);
+            found.push(absent.with_field("clusters"));
         }
+        to.extend(found.into_all());
         if members == 0 {
             let message = format!("no cluster is in the group {}", group.name);
             to.push(Diagnostic::new(Code::NoMember, group.location(), group.scope(), message));
@@ -247,6 +304,8 @@ impl Memberships {
     /// Reports a group whose members are too many to be found. They are unknown.
     fn exceed(&mut self, group: &GroupInputs) {
         self.uncertain.insert(group.name.clone(), UncertainMembers::Everyone);
+        self.open.insert(group.name.clone());
+        self.is_incomplete = true;
         let message = "the groups have too many conditions or members for the number of clusters";
         let found = Diagnostic::new(Code::TooManyFiles, group.location(), group.scope(), message);
         let hint = "name labels in place of patterns, or split the source";
@@ -266,12 +325,18 @@ impl Memberships {
             None => Certainty::Possible,
         };
         let (group, overrides) = (group.clone(), overrides.unwrap_or_default());
-        let membership = Membership { group, certainty, overrides };
+        let membership = Membership { group, certainty, overrides, group_members: 0 };
         match self.by_cluster.get_mut(cluster) {
             Some(groups) => groups.push(membership),
             None => drop(self.by_cluster.insert(cluster.clone(), vec![membership])),
         }
     }
+}
+
+/// The comparisons of a group with one cluster.
+fn steps(group: &GroupInputs, matcher: &ClusterMatcher) -> usize {
+    let overrides = group.config.overrides.iter().map(|one| one.matcher.steps());
+    matcher.steps() + overrides.sum::<usize>()
 }
 
 /// Clusters that a message names; it counts the others.
@@ -292,7 +357,11 @@ fn report_doubt(
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             format!(
                 "the facts do not say whether these clusters are in the group {name}{}: {}{more}",
-                if group.overrides.is_empty() { "" } else { ", and in which of its overrides" },
+                if group.config.overrides.is_empty() {
+                    ""
+                } else {
+                    ", and in which of its overrides"
+                },
                 named.join(", ")
             )
         }
@@ -313,6 +382,7 @@ mod tests {
     use crate::model::facts::{ClusterFacts, DecisionGroupFacts, PlacementFacts};
     use crate::model::name::ObjectId;
     use crate::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Tree};
+    use crate::render::groups::GroupConfigs;
 
     /// A group's folder with this group.yaml.
     struct OneFile<'a>(&'a str);
@@ -331,8 +401,8 @@ mod tests {
     fn group(yaml: &str) -> Arc<GroupInputs> {
         let name = GroupName::parse("g").unwrap();
         let ignore = PathPatterns::new(&[]).0;
-        let id = ObjectId([0; 20]);
-        Arc::new(GroupInputs::read(&name, id, (None, &ignore), &OneFile(yaml)).unwrap())
+        let (id, known) = (ObjectId([0; 20]), &mut GroupConfigs::new());
+        Arc::new(GroupInputs::read(&name, id, (None, &ignore), &OneFile(yaml), known).unwrap())
     }
 
     fn cluster(name: &str) -> ClusterName {

@@ -75,6 +75,19 @@ impl RenderedCluster {
             && self.groups.iter().zip(groups).all(is_alike)
     }
 
+    /// Whether a group has other members than when it had too many for one of its folders.
+    pub(super) fn may_fit(&self, groups: &[Membership]) -> bool {
+        let mut works = self.works.iter();
+        works.any(|(path, work)| {
+            work.rendered.too_many_members.is_some_and(|count| {
+                let group = layout::group_of(path);
+                let mut groups = groups.iter();
+                groups
+                    .any(|one| group == Some(one.group.name.clone()) && one.group_members != count)
+            })
+        })
+    }
+
     /// The folder at a path, if it is rendered for `now` already: with the same files, settings and
     /// facts. What both inherit from cluster.yaml is the same.
     pub(super) fn kept(
@@ -90,7 +103,10 @@ impl RenderedCluster {
             }
             (before, now) => before.is_none() && now.is_none(),
         };
-        (is_same_group && self.facts == now.facts).then(|| work.rendered.clone())
+        let may_fit = now.membership_of(path).is_some_and(|one| {
+            work.rendered.too_many_members.is_some_and(|count| count != one.group_members)
+        });
+        (is_same_group && !may_fit && self.facts == now.facts).then(|| work.rendered.clone())
     }
 
     /// The group that a work folder is in.

@@ -1,20 +1,25 @@
 //! What rendered works hold in memory: equal contents once, and all of them within a bound.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
+use gitwork_schemas::{CrdSchemas, KubernetesVersion};
 use serde_json::Value;
 
 use super::inputs::ClusterConfig;
 use crate::config::WorkSettings;
+use crate::limits;
 use crate::model::approval::{Approvals, Target};
 use crate::model::diagnostic::Diagnostic;
 use crate::model::digest::{CanonicalJson, Digest};
+use crate::model::kinds::CrdNames;
 use crate::model::manifest::{Identity, Origin};
-use crate::model::name::{GroupName, ObjectId};
+use crate::model::name::{GroupName, ObjectId, RepoPath};
 use crate::model::spec_text::SpecText;
 use crate::model::work::{DeletionPolicy, DesiredWork, NamedObject};
+use crate::render::groups::GroupConfig;
+use crate::render::layout::is_of_group;
 use crate::render::values::{ClusterValues, Variable};
 use crate::render::work_folder::{Rendered, RenderedSizes};
 
@@ -31,10 +36,32 @@ pub(super) struct SharedContent {
     placed: HashSet<Arc<[(Identity, Origin)]>>,
     /// What cluster.yaml says, by its blob.
     pub(super) configs: HashMap<ObjectId, Arc<ClusterConfig>>,
-    /// The variables of the folders of each content.
-    variables: HashMap<FolderContent, Arc<[Variable]>>,
-    /// The last rendered folder of each content, by the digest of the values of its variables.
-    folders: HashMap<(FolderContent, Digest), Arc<Rendered>>,
+    /// The last rendered folders of each content.
+    folders: HashMap<FolderContent, RenderedContent>,
+}
+
+/// The rendered folders of one content.
+#[derive(Debug, Default)]
+struct RenderedContent {
+    /// All variables that rendering one of them has asked for.
+    variables: Arc<[Variable]>,
+    /// By the digest of the values of these variables.
+    by_values: HashMap<Digest, Arc<Rendered>>,
+}
+
+impl RenderedContent {
+    /// Keeps a folder. One that fails may have asked for other variables than others did. What is
+    /// known by the values of fewer variables is dropped then: it may depend on another one.
+    fn keep(&mut self, values: &ClusterValues<'_>, rendered: &Arc<Rendered>) {
+        let is_known = |variable| self.variables.contains(variable);
+        if !rendered.variables.iter().all(is_known) {
+            let all = self.variables.iter().chain(rendered.variables.iter());
+            let all: BTreeSet<&Variable> = all.collect();
+            self.variables = all.into_iter().cloned().collect();
+            self.by_values.clear();
+        }
+        self.by_values.insert(values.digest(&self.variables), rendered.clone());
+    }
 }
 
 /// What a rendered folder follows from, besides the values of its variables.
@@ -48,6 +75,8 @@ pub(super) struct FolderContent {
     pub(super) group: Option<(GroupName, Digest)>,
     /// The digest of the defaults in cluster.yaml.
     pub(super) cluster_defaults: Digest,
+    /// The version for which the objects are checked.
+    pub(super) kubernetes_version: Option<KubernetesVersion>,
 }
 
 impl Clone for SharedContent {
@@ -88,8 +117,8 @@ impl SharedContent {
         content: &FolderContent,
         values: &ClusterValues<'_>,
     ) -> Option<Arc<Rendered>> {
-        let digest = values.digest(self.variables.get(content)?);
-        self.folders.get(&(content.clone(), digest)).cloned()
+        let known = self.folders.get(content)?;
+        known.by_values.get(&values.digest(&known.variables)).cloned()
     }
 
     /// Keeps a rendered folder, to be found again.
@@ -99,16 +128,15 @@ impl SharedContent {
         values: &ClusterValues<'_>,
         rendered: &Arc<Rendered>,
     ) {
-        let variables = self.variables.entry(content.clone());
-        let digest = values.digest(variables.or_insert_with(|| rendered.variables.clone()));
-        self.folders.insert((content, digest), rendered.clone());
+        self.folders.entry(content).or_default().keep(values, rendered);
     }
 
     /// Drops the contents that nobody else holds.
     pub(super) fn drop_unused(&mut self) {
-        self.folders.retain(|_, one| Arc::strong_count(one) > 1);
-        let used: HashSet<&FolderContent> = self.folders.keys().map(|(one, _)| one).collect();
-        self.variables.retain(|one, _| used.contains(one));
+        self.folders.retain(|_, known| {
+            known.by_values.retain(|_, one| Arc::strong_count(one) > 1);
+            !known.by_values.is_empty()
+        });
         self.specs.retain(|one| Arc::strong_count(one) > 1);
         self.texts.retain(CanonicalJson::is_shared);
         self.named.retain(|one| Arc::strong_count(one) > 1);
@@ -132,6 +160,12 @@ pub(super) struct TooLarge;
 #[derive(Debug)]
 pub(super) struct ContentBudget {
     left: usize,
+    /// Bytes of files that may still be read for works.
+    input_left: usize,
+    /// Those of one folder of a group.
+    input_of_folder: usize,
+    /// What each folder of a group has cost.
+    inputs: HashMap<RepoPath, usize>,
     /// The addresses of contents that are counted.
     counted: HashSet<usize>,
 }
@@ -139,7 +173,29 @@ pub(super) struct ContentBudget {
 impl ContentBudget {
     /// Nothing is counted yet.
     pub(super) fn new(max: usize) -> Self {
-        Self { left: max, counted: HashSet::new() }
+        Self {
+            left: max,
+            input_left: max.saturating_mul(limits::INPUT_FACTOR),
+            input_of_folder: max,
+            inputs: HashMap::new(),
+            counted: HashSet::new(),
+        }
+    }
+
+    /// Whether a folder of a group may be rendered once more. Otherwise it freezes itself, and not
+    /// the source.
+    pub(super) fn allows_input_of(&self, folder: &RepoPath) -> bool {
+        self.inputs.get(folder).is_none_or(|read| *read <= self.input_of_folder)
+    }
+
+    /// Counts the files of a folder that was rendered.
+    pub(super) fn spend_input(&mut self, rendered: &Rendered) -> Result<(), TooLarge> {
+        let bytes = rendered.input_bytes;
+        if is_of_group(&rendered.path) {
+            *self.inputs.entry(rendered.path.clone()).or_default() += bytes;
+        }
+        self.input_left = self.input_left.checked_sub(bytes).ok_or(TooLarge)?;
+        Ok(())
     }
 
     /// Counts bytes.
@@ -161,12 +217,19 @@ impl ContentBudget {
         Ok(())
     }
 
+    /// Counts what group.yaml says.
+    pub(super) fn spend_group(&mut self, config: &Arc<GroupConfig>) -> Result<(), TooLarge> {
+        let is_new = self.counted.insert(Arc::as_ptr(config).addr());
+        if is_new { self.spend(config.bytes) } else { Ok(()) }
+    }
+
     /// Counts a work folder: its contents, and what it has of its own.
     pub(super) fn spend_folder(&mut self, rendered: &Rendered) -> Result<(), TooLarge> {
         let sizes = rendered.sizes;
         self.spend(sizes.own)?;
         self.spend_content(address(&rendered.objects), sizes.objects)?;
         self.spend_content(address(named(rendered)), sizes.named)?;
+        self.spend_content(address(&rendered.diagnostics), sizes.diagnostics)?;
         let Some(work) = &rendered.work else { return Ok(()) };
         let parts = work.body.spec.parts();
         if self.counted.insert(address(parts)) {
@@ -196,10 +259,11 @@ fn named(rendered: &Rendered) -> &Arc<[NamedObject]> {
 fn sizes(rendered: &Rendered) -> RenderedSizes {
     // The desired state has a copy of the work.
     let mut own = 2 * size_of::<Rendered>() + rendered.path.as_str().len();
-    own += rendered.diagnostics.iter().map(diagnostic_bytes).sum::<usize>();
     let kinds = rendered.custom_kinds.iter();
     own += kinds.map(|((group, kind), _)| group.len() + 2 * kind.len() + 96).sum::<usize>();
-    own += rendered.crds.iter().map(|crd| 96 + crd.kind.len() + crd.group.len()).sum::<usize>();
+    let schemas = |crd: &CrdNames| crd.schemas.as_ref().map_or(0, CrdSchemas::bytes);
+    let crd_bytes = |crd: &CrdNames| 96 + crd.kind.len() + crd.group.len() + schemas(crd);
+    own += rendered.crds.iter().map(crd_bytes).sum::<usize>();
     own += rendered.work.as_ref().map_or(0, work_bytes);
     let origin = |at: &Origin| size_of::<Origin>() + at.file.as_str().len();
     let object = |(identity, at): &(Identity, Origin)| identity_bytes(identity) + origin(at);
@@ -207,6 +271,7 @@ fn sizes(rendered: &Rendered) -> RenderedSizes {
         own,
         objects: rendered.objects.iter().map(object).sum(),
         named: named(rendered).iter().map(named_bytes).sum(),
+        diagnostics: rendered.diagnostics.iter().map(diagnostic_bytes).sum(),
     }
 }
 
@@ -236,8 +301,13 @@ fn work_bytes(work: &DesiredWork) -> usize {
         DeletionPolicy::SelectivelyOrphan(rules) => rules.iter().map(identity_bytes).sum(),
         DeletionPolicy::Foreground | DeletionPolicy::Orphan => 0,
     };
+    let depends_on = size_of_val(&*work.depends_on);
     // The desired state has a copy of the rules.
-    work.body.metadata_bytes() + size_of_val(&*work.body) + 2 * ALLOCATION + 2 * orphans
+    work.body.metadata_bytes()
+        + size_of_val(&*work.body)
+        + 2 * ALLOCATION
+        + 2 * orphans
+        + depends_on
 }
 
 fn diagnostic_bytes(one: &Diagnostic) -> usize {
@@ -256,7 +326,8 @@ fn config_bytes(config: &ClusterConfig) -> usize {
     let maps = [&file.labels, labels, annotations];
     let maps = maps.into_iter().flatten().map(|(name, value)| name.len() + value.len() + 64);
     // The file has the values, too, and the index of the rules has their names.
-    let values = 2 * values.iter().map(|(name, value)| entry_bytes(name, value)).sum::<usize>();
+    let values =
+        2 * values.all().iter().map(|(name, value)| entry_bytes(name, value)).sum::<usize>();
     let rules = 2 * manifest_configs.iter().map(value_bytes).sum::<usize>();
     let others = delete_option.iter().chain(executor).map(value_bytes);
     size_of::<ClusterConfig>() + maps.sum::<usize>() + values + rules + others.sum::<usize>()

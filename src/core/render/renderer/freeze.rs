@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::Renderer;
 use crate::config::file_names::GROUPS;
-use crate::model::diagnostic::{Code, Diagnostic, Scope};
+use crate::model::diagnostic::{Code, Scope};
+use crate::model::diagnostic_sink::ScopedDiagnostic;
 use crate::model::name::{ClusterName, RepoPath, WorkKey, WorkName};
 use crate::model::work::DesiredWork;
 use crate::render::desired::{Frozen, FrozenObjects, UncertainMembers};
@@ -21,12 +22,13 @@ impl Renderer {
     pub(super) fn freeze(
         &self,
         works: &mut BTreeMap<WorkKey, DesiredWork>,
-        diagnostics: &[Diagnostic],
+        diagnostics: &[ScopedDiagnostic<'_>],
     ) -> Frozen {
         let mut claims = Claims::new();
         let mut frozen = self.frozen_folders(works, &mut claims);
-        for diagnostic in diagnostics.iter().filter(|d| d.is_error()) {
-            match (&diagnostic.scope, diagnostic.code) {
+        let errors = diagnostics.iter().filter(|found| found.diagnostic.is_error());
+        for ScopedDiagnostic { scope, diagnostic } in errors {
+            match (*scope, diagnostic.code) {
                 // An older gitwork beside a newer repository: what it can read goes on.
                 (Scope::Source, Code::NotSupported) => frozen.deletes = true,
                 (Scope::Source, Code::BadName) => {
@@ -100,7 +102,11 @@ impl Renderer {
         works: &BTreeMap<WorkKey, DesiredWork>,
         claims: &mut Claims,
     ) -> Frozen {
-        let mut frozen = Frozen { groups: self.uncertain.clone(), ..Frozen::default() };
+        let mut frozen = Frozen {
+            groups: self.uncertain.clone(),
+            open_groups: self.open_groups.clone(),
+            ..Frozen::default()
+        };
         for (cluster, rendered) in self.folders().filter(|(_, one)| one.work.is_none()) {
             frozen.folders.insert((cluster.clone(), rendered.path.clone()));
             let Some(mut key) = rendered.key.clone() else { continue };

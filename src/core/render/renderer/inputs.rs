@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use crate::config::file;
 use crate::config::file_names::SOURCE_FILE;
 use crate::config::path_patterns::PathPatterns;
@@ -15,6 +13,7 @@ use crate::model::name::{ObjectId, RepoPath};
 use crate::model::snapshot::{ObjectError, Objects};
 use crate::render::config_file::read_config;
 use crate::render::groups::defaults_digest;
+use crate::render::values::FileValues;
 use crate::render::work_folder::ConfigIndex;
 
 /// What a cluster's works inherit.
@@ -33,7 +32,7 @@ pub(super) struct ClusterConfig {
     /// Of `file.defaults`.
     pub(super) rules: ConfigIndex,
     /// The values of `${NAME}`.
-    pub(super) values: BTreeMap<String, Value>,
+    pub(super) values: FileValues,
     /// Of `file.defaults`, as written.
     pub(super) defaults_digest: Digest,
     /// Whether nothing is wrong with it, so that it need not be read again for another cluster.
@@ -111,7 +110,8 @@ impl ClusterConfig {
         let file = config.map(|config| config.value).unwrap_or_default();
         let values = file.values.iter().map(|(name, value)| (name.clone(), value.0.clone()));
         let rules = ConfigIndex::new(&file.defaults.manifest_configs);
-        Self { rules, values: values.collect(), defaults_digest, is_valid, file }
+        let values = FileValues::from(values.collect::<BTreeMap<_, _>>());
+        Self { rules, values, defaults_digest, is_valid, file }
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::Renderer;
 use crate::config::file_names::WORK_FILE;
+use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
 use crate::model::name::WorkKey;
 use crate::model::work::DesiredWork;
@@ -37,6 +38,10 @@ impl Renderer {
                 let other = dependency.key(&key.cluster);
                 if !works.contains_key(&other) && !self.may_exist(&other, frozen) {
                     found.push(unknown(key, rendered, dependency));
+                    // Each of these works needs one, which freezes it.
+                    if found.len() >= limits::DIAGNOSTICS_MAX {
+                        break;
+                    }
                 }
             }
         }

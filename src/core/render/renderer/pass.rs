@@ -8,20 +8,23 @@ use std::sync::Arc;
 use super::cluster::{RenderedCluster, RenderedFolder};
 use super::content::{ContentBudget, FolderContent, SharedContent, TooLarge};
 use super::inputs::{ClusterConfig, ClusterInputs, SourceInputs};
+use gitwork_schemas::KubernetesVersion;
+
 use crate::config::file;
 use crate::config::file_names::{CLUSTER_FILE, GROUP_FILE};
 use crate::config::tenancy::Tenancy;
 use crate::config::values::bad_names;
 use crate::config::{ClusterFile, FileKind};
-use crate::model::diagnostic::{Code, Diagnostic, Scope};
+use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
 use crate::model::facts::KnownFacts;
 use crate::model::kinds::KindIndex;
 use crate::model::name::{ClusterName, GroupName, ObjectId, RepoPath, SourceId};
 use crate::model::snapshot::{ObjectError, Objects};
 use crate::render::config_file::read_config;
 use crate::render::desired::FrozenObjects;
-use crate::render::groups::{Certainty, GroupInputs, Membership};
+use crate::render::groups::{Certainty, GroupConfig, GroupConfigs, GroupInputs, Membership};
 use crate::render::layout::{self, BlockedEntry, OwnerFolder};
+use crate::render::object_checks::{ObjectChecks, SchemaChecks};
 use crate::render::values::{ClusterValues, ValueLevel};
 use crate::render::work_folder::{self, Inherited, Rendered, SettingsLevel};
 
@@ -32,6 +35,8 @@ pub(super) type FrozenCrds = BTreeMap<ClusterName, BTreeSet<RepoPath>>;
 pub(super) struct RenderPass<'a> {
     pub(super) source: &'a SourceId,
     pub(super) tenancy: &'a Tenancy,
+    /// How objects are checked.
+    pub(super) checks: &'a SchemaChecks,
     pub(super) objects: &'a dyn Objects,
     /// What all works inherit.
     pub(super) inputs: Arc<SourceInputs>,
@@ -87,6 +92,10 @@ impl RenderPass<'_> {
     ) -> Result<Vec<Arc<GroupInputs>>, PassError> {
         let before: BTreeMap<&GroupName, &Arc<GroupInputs>> =
             before.iter().map(|group| (&group.name, group)).collect();
+        let mut configs = GroupConfigs::new();
+        for group in before.values() {
+            configs.extend(group.folder.config_file.map(|blob| (blob, group.config.clone())));
+        }
         let mut groups = Vec::with_capacity(trees.len());
         for (name, tree) in trees {
             let is_same = |group: &&&Arc<GroupInputs>| {
@@ -96,11 +105,11 @@ impl RenderPass<'_> {
                 Some(before) => (*before).clone(),
                 None => {
                     let source = (self.inputs.blob, &self.inputs.ignore);
-                    Arc::new(GroupInputs::read(&name, tree, source, self.objects)?)
+                    Arc::new(GroupInputs::read(&name, tree, source, self.objects, &mut configs)?)
                 }
             };
             let mut budget = self.budget.borrow_mut();
-            budget.spend(group.bytes)?;
+            budget.spend_group(&group.config)?;
             budget.spend_diagnostics(&group.diagnostics)?;
             groups.push(group);
         }
@@ -149,7 +158,10 @@ impl RenderPass<'_> {
         let OpenCluster { tree, folder, inherited, diagnostics } = opened;
         let ClusterPlace { groups, facts } = place;
         let before = before.filter(|before| before.inherited.is_same(&inherited));
-        if let Some(before) = before.filter(|before| before.is_same(tree, &groups, &facts)) {
+        let is_same = |before: &&Arc<RenderedCluster>| {
+            before.is_same(tree, &groups, &facts) && !before.may_fit(&groups)
+        };
+        if let Some(before) = before.filter(is_same) {
             if before.works.len() > works_max {
                 return Err(PassError::TooManyWorks);
             }
@@ -240,11 +252,17 @@ impl RenderPass<'_> {
     /// are unknown.
     fn blocked(&self, path: &RepoPath, cluster: &ClusterName, entry: BlockedEntry) -> Rendered {
         let key = layout::folder_key(path, cluster);
-        let problem = entry.problem(path, Scope::Work(key.clone()));
+        self.frozen(path, cluster, entry.problem(path, Scope::Work(key.clone())))
+    }
+
+    /// A folder with a problem that hides its objects.
+    fn frozen(&self, path: &RepoPath, cluster: &ClusterName, problem: Diagnostic) -> Rendered {
+        let key = layout::folder_key(path, cluster);
         let key = Some(key).filter(|key| self.tenancy.may_be_named(path, key));
         let unread = key.iter().map(|_| self.tenancy.of_folder(path, cluster).into()).collect();
         let frozen = FrozenObjects { unread, ..FrozenObjects::default() };
-        Rendered { frozen, ..Rendered::without_work(path, key, vec![problem]) }
+        let scope = problem.scope.clone();
+        Rendered { frozen, ..Rendered::without_work(path, scope, key, [problem]) }
     }
 
     /// Renders a work folder for a cluster.
@@ -254,14 +272,15 @@ impl RenderPass<'_> {
         place: &WorkPlace<'_>,
         cluster: &RenderedCluster,
         kinds: &KindIndex,
-    ) -> Result<Arc<Rendered>, ObjectError> {
+    ) -> Result<Arc<Rendered>, PassError> {
         let WorkPlace { path, tree, group, .. } = place;
         let inherited = self.inherited(name, *group, cluster);
         let content = FolderContent {
             tree: *tree,
             source: self.inputs.blob,
-            group: group.map(|one| (one.group.name.clone(), one.group.defaults_digest)),
+            group: group.map(|one| (one.group.name.clone(), one.group.config.defaults_digest)),
             cluster_defaults: cluster.inherited.config.defaults_digest,
+            kubernetes_version: inherited.checks.cluster.version,
         };
         let known = self.content.borrow().rendered(&content, &inherited.values);
         let known = known.filter(|known| !known.is_stale(kinds));
@@ -269,12 +288,20 @@ impl RenderPass<'_> {
             self.content.borrow_mut().share(&mut rendered);
             return Ok(Arc::new(rendered));
         }
+        if !self.budget.borrow().allows_input_of(path) {
+            let problem = too_many_members(path, Scope::Work(layout::folder_key(path, name)));
+            let mut rendered = self.frozen(path, name, problem);
+            rendered.too_many_members = group.map(|one| one.group_members);
+            self.content.borrow_mut().share(&mut rendered);
+            return Ok(Arc::new(rendered));
+        }
         let ignore = &self.inputs.ignore;
         let mut rendered =
             work_folder::render(path, *tree, &inherited, ignore, kinds, self.objects)?;
+        self.budget.borrow_mut().spend_input(&rendered)?;
         self.content.borrow_mut().share(&mut rendered);
         let rendered = Arc::new(rendered);
-        if rendered.work.is_some() {
+        if rendered.is_for_any_cluster() {
             self.content.borrow_mut().keep(content, &inherited.values, &rendered);
         }
         Ok(rendered)
@@ -293,8 +320,10 @@ impl RenderPass<'_> {
             member.values().map(move |values| ValueLevel { file: file.clone(), values })
         });
         let group = group.map(|member| &member.group);
-        let group_level = group
-            .map(|group| SettingsLevel { settings: &group.file.defaults, rules: &group.rules });
+        let group_level =
+            group.map(|group| &*group.config).map(|GroupConfig { file, rules, .. }| {
+                SettingsLevel { settings: &file.defaults, rules }
+            });
         let source_level = SettingsLevel { settings: &source.file.defaults, rules: &source.rules };
         let cluster_level = SettingsLevel { settings: &config.file.defaults, rules: &config.rules };
         let file = layout::cluster_path(name).join(CLUSTER_FILE);
@@ -315,6 +344,24 @@ impl RenderPass<'_> {
                 facts: &cluster.facts,
             },
             secrets: source.file.secrets,
+            checks: self.checks(name, cluster),
+        }
+    }
+
+    /// How the objects of a cluster's works are checked.
+    fn checks(&self, name: &ClusterName, cluster: &RenderedCluster) -> ObjectChecks {
+        let ClusterInputs { source, config, .. } = &*cluster.inherited;
+        let reported = match &cluster.facts {
+            KnownFacts::Known(facts) => facts.version.as_deref(),
+            KnownFacts::Unknown | KnownFacts::Absent => None,
+        };
+        let named = config.file.kubernetes_version.as_deref().or(reported);
+        let version = named.and_then(KubernetesVersion::parse);
+        let version = version.or(self.checks.kubernetes_version);
+        ObjectChecks {
+            policy: self.checks.policy(&source.file),
+            cluster: gitwork_schemas::Cluster { name: name.to_string(), version },
+            crds: self.checks.crds.clone(),
         }
     }
 
@@ -323,7 +370,7 @@ impl RenderPass<'_> {
     pub(super) fn kinds(
         &self,
         clusters: &BTreeMap<ClusterName, Arc<RenderedCluster>>,
-    ) -> Result<(KindIndex, FrozenCrds), ObjectError> {
+    ) -> Result<(KindIndex, FrozenCrds), PassError> {
         let all = KindIndex::new(clusters.values().flat_map(|cluster| cluster.crds(|_| true)));
         let mut frozen = FrozenCrds::new();
         for (name, cluster) in clusters {
@@ -348,7 +395,7 @@ impl RenderPass<'_> {
         name: &ClusterName,
         cluster: &RenderedCluster,
         all: &KindIndex,
-    ) -> Result<BTreeSet<RepoPath>, ObjectError> {
+    ) -> Result<BTreeSet<RepoPath>, PassError> {
         let mut frozen = BTreeSet::new();
         for (path, work) in cluster.works.iter().filter(|(_, one)| !one.rendered.crds.is_empty()) {
             let is_possible = work.certainty == Certainty::Possible;
@@ -372,7 +419,7 @@ impl RenderPass<'_> {
         work: &RenderedFolder,
         cluster: &RenderedCluster,
         kinds: &KindIndex,
-    ) -> Result<Arc<Rendered>, ObjectError> {
+    ) -> Result<Arc<Rendered>, PassError> {
         let group = cluster.membership_of(path);
         let place = WorkPlace { path: path.clone(), tree: work.tree, group };
         self.work(name, &place, cluster, kinds)
@@ -451,9 +498,26 @@ impl RenderPass<'_> {
                 Diagnostic::new(Code::BadValue, at, scope.clone(), message).with_field("values")
             }));
         }
+        let version = config.as_ref().and_then(|one| one.value.kubernetes_version.as_deref());
+        let bad = version.filter(|version| KubernetesVersion::parse(version).is_none());
+        if let (Some(config), Some(_)) = (&config, bad) {
+            let message = "`kubernetesVersion` must be a version such as \"1.31\"";
+            let at = config.location("/kubernetesVersion");
+            let found = Diagnostic::new(Code::BadValue, at, scope, message);
+            diagnostics.push(found.with_field("kubernetesVersion"));
+        }
         let is_valid = diagnostics.len() == known_problems;
         Ok(ClusterConfig::new(config, is_valid))
     }
+}
+
+/// The members of a group have too many different values for a folder of this size.
+fn too_many_members(folder: &RepoPath, scope: Scope) -> Diagnostic {
+    let message = "the group has too many members with values of their own for a folder of this \
+                   size: its files are read for each of them";
+    let hint = "make the folder smaller, or move what is the same for all members into a folder \
+                without variables";
+    Diagnostic::new(Code::TooManyFiles, Location::file(folder), scope, message).with_hint(hint)
 }
 
 impl From<ObjectError> for PassError {

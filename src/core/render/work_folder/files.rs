@@ -21,7 +21,7 @@ use crate::render::substitute::Substitution;
 pub struct FolderFiles<'a> {
     objects: &'a dyn Objects,
     /// Bytes read so far.
-    bytes: usize,
+    pub bytes: usize,
     /// The files read so far.
     pub texts: Texts,
     /// What was wrong with them.
@@ -35,7 +35,7 @@ impl<'a> FolderFiles<'a> {
     }
 
     /// The bytes of a file; `None` where it is too large, which is reported.
-    fn bytes(&mut self, file: &WorkFolderFile) -> Result<Option<Arc<[u8]>>, ObjectError> {
+    fn read(&mut self, file: &WorkFolderFile) -> Result<Option<Arc<[u8]>>, ObjectError> {
         let at = || Location::file(&file.path);
         let most = limits::WORK_INPUT_BYTES_MAX;
         // What follows the file that is one too many is not read.
@@ -71,7 +71,7 @@ impl<'a> FolderFiles<'a> {
         file: Option<&WorkFolderFile>,
     ) -> Result<Option<Config<WorkFile>>, ObjectError> {
         let Some(file) = file else { return Ok(None) };
-        let Some(bytes) = self.bytes(file)? else { return Ok(None) };
+        let Some(bytes) = self.read(file)? else { return Ok(None) };
         let scope = self.diagnostics.scope();
         let (config, found) = file::read_one(&file.path, &bytes, FileKind::Work, scope);
         self.diagnostics.extend(found);
@@ -87,7 +87,7 @@ impl<'a> FolderFiles<'a> {
     ) -> Result<Vec<Manifest>, ObjectError> {
         let mut all = Vec::new();
         for file in files {
-            let Some(bytes) = self.bytes(file)? else { continue };
+            let Some(bytes) = self.read(file)? else { continue };
             let ParsedManifests { manifests, diagnostics } =
                 manifests::read(&file.path, &bytes, rules, values.as_deref_mut());
             all.extend(manifests);
@@ -111,7 +111,7 @@ impl<'a> FolderFiles<'a> {
     ) -> Result<Vec<Sidecar>, ObjectError> {
         let mut all = Vec::new();
         for (file, manifest_file) in files {
-            let Some(bytes) = self.bytes(file)? else { continue };
+            let Some(bytes) = self.read(file)? else { continue };
             let scope = self.diagnostics.scope();
             let (configs, found) = file::read_all(&file.path, &bytes, FileKind::Manifest, scope);
             self.diagnostics.extend(found);

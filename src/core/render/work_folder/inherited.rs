@@ -3,7 +3,11 @@
 use super::rule_index::ConfigIndex;
 use crate::config::tenancy::Tenancy;
 use crate::config::{SecretPolicy, WorkSettings};
+use crate::model::diagnostic::Scope;
+use crate::model::kinds::KindIndex;
 use crate::model::name::{ClusterName, GroupName, SourceId};
+use crate::render::manifests;
+use crate::render::object_checks::ObjectChecks;
 use crate::render::values::ClusterValues;
 
 /// What a work folder inherits from above it.
@@ -23,6 +27,19 @@ pub struct Inherited<'a> {
     pub values: ClusterValues<'a>,
     /// What becomes of Secrets with data.
     pub secrets: SecretPolicy,
+    /// How objects are checked.
+    pub checks: ObjectChecks,
+}
+
+impl Inherited<'_> {
+    /// What the objects of the folder's files are checked against.
+    pub(super) fn manifest_rules<'a>(
+        &'a self,
+        kinds: &'a KindIndex,
+        scope: &'a Scope,
+    ) -> manifests::Rules<'a> {
+        manifests::Rules { kinds, secrets: self.secrets, scope, checks: &self.checks }
+    }
 }
 
 /// The settings that works inherit from one file.

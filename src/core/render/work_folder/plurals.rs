@@ -33,6 +33,7 @@ pub fn name_resources(
     let NamedPlurals { sidecars, covering, entries } = named;
     let in_entries = || PluralsInEntries::new(manifests, entries, kinds);
     let mut in_entries = kinds.has_frozen_plurals().then(in_entries);
+    let mut reported = HashSet::new();
     for (number, manifest) in manifests.iter_mut().enumerate() {
         let known = kinds.lookup(&manifest.identity.group, &manifest.kind);
         let covering = covering.of(number).iter().filter_map(|at| sidecars.get(*at as usize));
@@ -46,7 +47,11 @@ pub fn name_resources(
             identity.resource = plural;
             continue;
         }
+        // One note for each kind, at its first object.
         let group = &identity.group;
+        if !reported.insert((group.clone(), kind.clone())) {
+            continue;
+        }
         let message = format!("the plural of {kind} in {group:?} is taken to be {resource:?}");
         let at = Location::at(&origin.file, origin.span);
         diagnostics.add(Code::GuessedPlural, at, message);

@@ -236,7 +236,9 @@ mod tests {
     fn covering(manifest_text: &str, sidecar_text: &str) -> (Vec<Vec<u32>>, Vec<bool>, usize) {
         let path = RepoPath::parse("clusters/a/web/x.yaml").unwrap();
         let (kinds, scope) = (KindIndex::default(), Scope::Source);
-        let rules = manifests::Rules { kinds: &kinds, secrets: SecretPolicy::Allow, scope: &scope };
+        let checks = crate::render::object_checks::ObjectChecks::none();
+        let (secrets, checks) = (SecretPolicy::Allow, &checks);
+        let rules = manifests::Rules { kinds: &kinds, secrets, scope: &scope, checks };
         let read = manifests::read(&path, manifest_text.as_bytes(), &rules, None);
         let (configs, problems) =
             file::read_all(&path, sidecar_text.as_bytes(), FileKind::Manifest, &scope);

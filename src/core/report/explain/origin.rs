@@ -22,8 +22,11 @@ use crate::model::snapshot::{ObjectError, Objects, Snapshot};
 use crate::render::groups::GroupOverride;
 use crate::render::layout::{self, OwnerFolder};
 use crate::render::manifests;
+use crate::render::object_checks::ObjectChecks;
 use crate::render::substitute::Substitution;
-use crate::render::values::{CLUSTER_NAME, ClusterValues, Resolved, ValueLevel, Variable};
+use crate::render::values::{
+    CLUSTER_NAME, ClusterValues, FileValues, Resolved, ValueLevel, Variable,
+};
 use crate::render::work_folder::{
     Covering, NamedPlurals, RuleSteps, Sidecar, WorkDiagnostics, is_about, name_resources,
     sidecar_fields,
@@ -201,7 +204,8 @@ impl Reading<'_> {
         let values = values.of_cluster();
         let secrets = inherited.source.as_ref().map(|config| config.value.secrets);
         let secrets = secrets.unwrap_or_default();
-        let rules = manifests::Rules { kinds, secrets, scope: self.scope };
+        let checks = &ObjectChecks::none();
+        let rules = manifests::Rules { kinds, secrets, scope: self.scope, checks };
         let mut substitution = substitutes.then(|| Substitution::new(&values));
         let mut objects = self.manifests(&files.manifests, &rules, substitution.as_mut())?;
         if let Some(substitution) = substitution {
@@ -383,14 +387,15 @@ struct ShownValues<'a> {
     facts: KnownFacts,
     labels: BTreeMap<String, String>,
     /// Highest precedence first.
-    levels: Vec<(RepoPath, BTreeMap<String, Value>)>,
+    levels: Vec<(RepoPath, FileValues)>,
 }
 
 impl<'a> ShownValues<'a> {
     fn new(inherited: &Inheritance, query: OriginQuery<'a>) -> Self {
         let cluster = &query.key.cluster;
         let json = |values: &BTreeMap<String, SubstitutionValue>| {
-            values.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect()
+            let values = values.iter().map(|(name, value)| (name.clone(), value.0.clone()));
+            FileValues::from(values.collect::<BTreeMap<_, _>>())
         };
         let own = inherited.cluster.as_ref();
         let of_group = inherited.group.iter().flat_map(|one| {

@@ -29,10 +29,7 @@ pub struct ForgeTarget {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// No `repository` is set, and the source's URL has none in the form of this forge.
-    #[error(
-        "cannot derive a {provider} repository from the source's URL; set `repository`, as in \
-         {example}"
-    )]
+    #[error("cannot derive a {provider} repository from the source's URL")]
     NoRepository {
         /// The configured forge.
         provider: Provider,
@@ -40,7 +37,7 @@ pub enum AddressError {
         example: &'static str,
     },
     /// The repository name does not have the form of this forge.
-    #[error("{repository:?} is not a {provider} repository; write it as in {example}")]
+    #[error("{repository:?} is not a {provider} repository")]
     BadRepository {
         /// The configured forge.
         provider: Provider,
@@ -50,7 +47,7 @@ pub enum AddressError {
         example: &'static str,
     },
     /// No `apiUrl` is set, and the source's URL has no host.
-    #[error("cannot derive the API's address from the source's URL; set `apiUrl`")]
+    #[error("cannot derive the API's address from the source's URL")]
     NoApiUrl,
     /// A configured URL is invalid or too long.
     #[error(
@@ -87,6 +84,18 @@ impl OperationError for AddressError {
 
     fn reason(&self) -> &'static str {
         "CommitStatusConfig"
+    }
+
+    fn hints(&self) -> Vec<String> {
+        let hint = match self {
+            Self::NoRepository { example, .. } => format!("set `repository`, as in {example}"),
+            Self::BadRepository { example, .. } => format!("write it as in {example}"),
+            Self::NoApiUrl => "set `apiUrl`".to_owned(),
+            Self::BadUrl { .. } | Self::BadContext { .. } | Self::Login | Self::AppId => {
+                return Vec::new();
+            }
+        };
+        vec![hint]
     }
 }
 

@@ -47,11 +47,9 @@ fn approve(hash: Digest, arguments: &[String]) -> String {
 
 /// Quotes one word for a shell.
 fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@=+,".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", escape_untrusted(word).replace('\'', r"'\''"))
+    let word = escape_untrusted(word);
+    // Only a NUL cannot be quoted, and it is escaped.
+    shlex::try_quote(&word).unwrap_or_default().into_owned()
 }
 
 #[cfg(test)]
@@ -67,7 +65,7 @@ mod tests {
         assert_eq!(
             approve(hash, &arguments),
             format!(
-                "gitwork approve {hash} --repo 'https://git.example/a b.git' --path 'it'\\''s' \
+                "gitwork approve {hash} --repo 'https://git.example/a b.git' --path \"it's\" \
                  --branch main"
             )
         );

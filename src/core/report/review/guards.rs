@@ -1,17 +1,18 @@
 //! The guards' verdict on a change, as far as two commits determine it. It assumes that the hub
 //! matches the base, and that nothing is approved.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
 use super::moves::FoundMoves;
 use crate::config::window::Closed;
-use crate::model::name::{ClusterName, CommitId};
+use crate::model::name::{CommitId, GroupName, WorkKey};
 use crate::model::work::DesiredWork;
-use crate::plan::budget::{Budget, DeletionCount, over_budget};
+use crate::plan::budget::{AllBudgets, Budget, DeletionCounts, OverBudget};
 use crate::plan::{Guard, PlanPolicy};
 use crate::render::desired::Desired;
+use crate::render::layout;
 use crate::signature::verification::VerificationFailure;
 use crate::text::style::count;
 
@@ -85,36 +86,51 @@ fn is_unread(work: &DesiredWork, head: &Desired) -> bool {
 }
 
 impl JudgedChange<'_> {
-    /// The deletions over the budget, and the clusters that have them.
-    fn over_budget(&self, policy: &PlanPolicy) -> Option<(WouldHold, BTreeSet<ClusterName>)> {
+    /// Whether the head deletes a work of the base, and does not release it.
+    fn is_deleted(&self, key: &WorkKey, work: &DesiredWork) -> bool {
+        let stays = self.head.works.contains_key(key) || is_unread(work, self.head);
+        !stays && work.prune && !self.moves.is_moved_away(work)
+    }
+
+    /// The deletions over the budget, and their works.
+    fn over_budget(&self, policy: &PlanPolicy) -> Option<(WouldHold, BTreeSet<WorkKey>)> {
         if policy.allow_delete_all {
             return None;
         }
-        let Self { base, head, moves } = self;
-        let mut clusters: BTreeMap<ClusterName, DeletionCount> = BTreeMap::new();
+        let Self { base, head, .. } = self;
+        let mut counts = DeletionCounts::default();
+        let mut deleted = Vec::new();
         for (key, work) in &base.works {
-            let deletions = clusters.entry(key.cluster.clone()).or_default();
+            let group = layout::group_of(&work.path);
+            let of_group = group.clone().map(|group| counts.groups.entry(group).or_default());
+            let of_cluster = counts.clusters.entry(key.cluster.clone()).or_default();
+            let all = std::iter::once(of_cluster).chain(of_group);
             if head.works.contains_key(key) || is_unread(work, head) {
-                deletions.kept += 1;
-            } else if work.prune && !moves.is_moved_away(work) {
-                deletions.unapproved += 1;
+                all.for_each(|count| count.kept += 1);
+            } else if self.is_deleted(key, work) {
+                all.for_each(|count| count.unapproved += 1);
+                deleted.push((key, group));
             }
         }
         let [before, after] =
             [base, head].map(|desired| Budget::of(&policy.budgets, &desired.rules.budgets));
-        let all = [&policy.budgets, &base.rules.budgets, &head.rules.budgets];
-        let of_clusters = all.into_iter().flat_map(|budgets| &budgets.clusters).collect();
-        let over = over_budget(before.stricter(after), &of_clusters, &clusters);
-        let held = clusters.iter().filter(|(cluster, _)| over.contains_key(*cluster));
-        let works = held.map(|(_, deletions)| deletions.unapproved).sum();
-        let what = count(works, "deletion");
-        let reason = format!("{what} would wait for an approval: {}", over.values().next()?);
+        let further = [&policy.budgets, &base.rules.budgets, &head.rules.budgets];
+        let budgets = AllBudgets::new(before.stricter(after), further.into_iter());
+        let over = OverBudget::find(&budgets, &counts);
+        let excess = |(key, group): &(&WorkKey, Option<GroupName>)| {
+            over.excess(&key.cluster, group.as_ref())
+        };
+        let first = deleted.iter().find_map(excess)?;
+        let held = deleted.iter().filter(|work| excess(work).is_some());
+        let held: BTreeSet<WorkKey> = held.map(|(key, _)| (*key).clone()).collect();
+        let (works, what) = (held.len(), count(held.len(), "deletion"));
+        let reason = format!("{what} would wait for an approval: {first}");
         let hold = WouldHold { guard: Guard::Budget.as_str(), works, reason, until: None };
-        Some((hold, over.into_keys().collect()))
+        Some((hold, held))
     }
 
-    /// `held`: clusters whose deletions the budget holds already.
-    fn outside_windows(&self, held: &BTreeSet<ClusterName>, closed: &Closed) -> Option<WouldHold> {
+    /// `held`: works whose deletions the budget holds already.
+    fn outside_windows(&self, held: &BTreeSet<WorkKey>, closed: &Closed) -> Option<WouldHold> {
         let Self { base, head, moves } = self;
         let written = head.works.values().filter(|work| {
             let before = base.works.get(&work.key);
@@ -124,8 +140,7 @@ impl JudgedChange<'_> {
         let gone = base.works.values().filter(|work| {
             let stays = head.works.contains_key(&work.key) || is_unread(work, head);
             // What a move needs is written first, whatever holds the deletion.
-            let is_held = held.contains(&work.key.cluster);
-            let waits = is_held && work.prune && !moves.gives(work);
+            let waits = held.contains(&work.key) && !moves.gives(work);
             !stays && !waits && !head.suspended.covers(&work.key)
         });
         let works = written.count() + gone.count();

@@ -150,7 +150,7 @@ pub fn aggregate<'a>(works: impl IntoIterator<Item = &'a WorkStatus>) -> String 
 }
 
 /// Clusters that the line names for each state.
-const NAMES_SHOWN: usize = 3;
+pub(crate) const NAMES_SHOWN: usize = 3;
 
 /// All clusters, each with its worst state and whether it is unreachable.
 #[derive(Debug, Clone, Default)]
@@ -230,11 +230,17 @@ impl<'a> Clusters<'a> {
 
     /// The summary line. It names up to `names` clusters for each state that needs attention.
     pub fn line(&self, names: usize) -> String {
-        self.line_of("cluster", names)
+        self.line_of("cluster", names, |_| None)
     }
 
-    /// The summary line for other items than clusters, for example `work`.
-    pub(crate) fn line_of(&self, noun: &str, names: usize) -> String {
+    /// The summary line for other items than clusters, for example `work`. `note`: what is said
+    /// of the items of a state behind their names.
+    pub(crate) fn line_of(
+        &self,
+        noun: &str,
+        names: usize,
+        note: impl Fn(State) -> Option<String>,
+    ) -> String {
         let mut reported = format!(
             "{}/{} {noun}{} applied",
             self.applied(),
@@ -247,17 +253,17 @@ impl<'a> Clusters<'a> {
                 reported.push_str(&format!(", {count} {state}"));
             }
         }
-        let of = |state| self.with(|other| other == state);
-        for (word, clusters) in [
-            ("held", of(State::Held)),
-            ("frozen", of(State::Frozen)),
-            ("degraded", of(State::Degraded)),
-            ("failed", of(State::Failed)),
-            ("unreachable", self.lost()),
-        ] {
-            if !clusters.is_empty() {
-                reported.push_str(&format!(", {} {word}{}", clusters.len(), few(&clusters, names)));
+        for state in [State::Held, State::Frozen, State::Degraded, State::Failed] {
+            let found = self.with(|other| other == state);
+            if !found.is_empty() {
+                let names = few(&found, names);
+                let note = note(state).map_or_else(String::new, |note| format!(" ({note})"));
+                reported.push_str(&format!(", {} {state}{names}{note}", found.len()));
             }
+        }
+        let lost = self.lost();
+        if !lost.is_empty() {
+            reported.push_str(&format!(", {} unreachable{}", lost.len(), few(&lost, names)));
         }
         reported
     }

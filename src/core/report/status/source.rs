@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use super::source_work::reported;
 use super::work_states::{ClusterStates, WorkStates};
-use super::{Clusters, RolloutVerdict};
+use super::{Clusters, NAMES_SHOWN, RolloutVerdict, State};
 use crate::limits;
 use crate::model::diagnostic::{Diagnostic, Severity};
 use crate::model::digest::Digest;
 use crate::model::facts::Facts;
-use crate::model::name::{ClusterName, CommitId, SourceId, WorkKey};
+use crate::model::name::{ClusterName, CommitId, GroupName, SourceId, WorkKey};
 use crate::plan::{Guard, Hold};
 use crate::text::style::count;
 use crate::text::truncate::truncate_chars;
@@ -59,7 +59,20 @@ pub struct HeldChanges {
     pub reason: String,
 }
 
+/// Groups that the summary line names for each state.
+const GROUPS_SHOWN: usize = 3;
+
 impl HeldChanges {
+    /// What is held and why. `None` if the reason names another repository.
+    fn clause(&self) -> Option<String> {
+        let noun = match self.guard {
+            Guard::Origin => return None,
+            Guard::Budget => "deletion",
+            _ => "change",
+        };
+        Some(format!("; {} held: {}", count(self.works, noun), self.reason))
+    }
+
     fn of(hold: Hold) -> Self {
         let Hold { approval, guard, works, reason } = hold;
         Self { guard, hash: approval.hash(), works, reason }
@@ -131,7 +144,7 @@ impl SourceStatus {
     }
 
     /// The summary line within `chars_max` characters. It drops names first, then the location of
-    /// an error, and is truncated last.
+    /// an error, then the reason of held changes, and is truncated last.
     pub fn line(&self, chars_max: usize) -> String {
         self.line_of(&self.clusters(), chars_max)
     }
@@ -143,13 +156,23 @@ impl SourceStatus {
             errors => format!(", {} in Git", count(errors, "error")),
         };
         let place = self.first_error.as_deref().map(|error| format!("{errors}: {error}"));
-        let forms = [(3, place.as_deref()), (3, None), (1, None), (0, None)];
+        let place = place.as_deref().unwrap_or(&errors);
+        let held = self.held.iter().find_map(HeldChanges::clause).unwrap_or_default();
+        let note = |state| self.groups_in(state);
+        let forms = [
+            (3, place, held.as_str()),
+            (3, &errors, &held),
+            (1, &errors, &held),
+            (0, &errors, &held),
+            (1, &errors, ""),
+            (0, &errors, ""),
+        ];
         let mut line = String::new();
-        for (names, place) in forms {
+        for (names, place, held) in forms {
             line = if self.works.is_empty() {
-                format!("no works{}", place.unwrap_or(&errors))
+                format!("no works{place}{held}")
             } else {
-                clusters.line(names) + place.unwrap_or(&errors)
+                clusters.line_of("cluster", names, note) + place + held
             };
             if line.chars().count() <= chars_max {
                 return line;
@@ -160,6 +183,42 @@ impl SourceStatus {
 }
 
 impl SourceStatus {
+    /// The groups of the works in a state that determines the state of more clusters than a line
+    /// names; `None` if a work of no group is among them, or if there are many groups.
+    fn groups_in(&self, state: State) -> Option<String> {
+        let all = self.works.clusters();
+        let all =
+            all.filter(|(name, works)| works.worst() == state && !self.unreachable.contains(*name));
+        let (mut clusters, mut groups) = (0, BTreeSet::new());
+        for (_, works) in all {
+            clusters += 1;
+            groups.extend(works.groups_in(state)?);
+        }
+        if clusters <= NAMES_SHOWN || groups.is_empty() || groups.len() > GROUPS_SHOWN {
+            return None;
+        }
+        let names: Vec<&str> = groups.iter().map(GroupName::as_str).collect();
+        let noun = if names.len() == 1 { "group" } else { "groups" };
+        Some(format!("{noun} {}", names.join(", ")))
+    }
+
+    /// The groups that have works on clusters.
+    pub fn groups(&self) -> BTreeSet<&GroupName> {
+        self.works.clusters().flat_map(|(_, works)| works.of_groups().keys()).collect()
+    }
+
+    /// The verdict and the summary line over the clusters of a group, of which only the works of
+    /// the group count, within `chars_max` characters.
+    pub fn line_of_group(&self, group: &GroupName, chars_max: usize) -> (RolloutVerdict, String) {
+        let members = self.works.clusters();
+        let members = members.filter_map(|(name, works)| {
+            let state = works.of_groups().get(group)?;
+            Some((name.as_str(), *state, self.unreachable.contains(name)))
+        });
+        let all = Clusters::new(members);
+        (all.verdict(), fitting(&all, "cluster", chars_max))
+    }
+
     /// The verdict and the summary line over these clusters, within `chars_max` characters.
     pub fn line_of_clusters(
         &self,
@@ -197,7 +256,7 @@ impl SourceStatus {
 }
 
 fn fitting(all: &Clusters<'_>, noun: &str, chars_max: usize) -> String {
-    let lines = [3, 1, 0].map(|names| all.line_of(noun, names));
+    let lines = [3, 1, 0].map(|names| all.line_of(noun, names, |_| None));
     let fits = lines.iter().find(|line| line.chars().count() <= chars_max);
     fits.cloned().unwrap_or_else(|| truncate_chars(&lines[2], chars_max).into_owned())
 }

@@ -174,6 +174,7 @@ impl StatusInputs<'_> {
             | Reason::HeldByRestore { .. }
             | Reason::HeldByWindow { .. }
             | Reason::NeverInGit
+            | Reason::SharesObjects { complete: true, .. }
             | Reason::NotYetOrphaned { .. } => State::Held,
             Reason::WaitingForAgent { .. }
             | Reason::BeingDeleted { .. }

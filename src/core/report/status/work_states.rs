@@ -21,6 +21,8 @@ pub struct ClusterStates {
     works: BTreeMap<WorkKey, Arc<WorkState>>,
     /// How many works have each state, in the order of `State::ALL`; made when it is asked for.
     counts: OnceLock<[usize; State::ALL.len()]>,
+    /// The worst state of the works of each group; made when it is asked for.
+    of_groups: OnceLock<BTreeMap<GroupName, State>>,
 }
 
 /// A work whose state differs between two statuses.
@@ -68,7 +70,7 @@ impl ClusterStates {
             };
             (key, work)
         };
-        Self { works: works.into_iter().map(share).collect(), counts: OnceLock::new() }
+        Self { works: works.into_iter().map(share).collect(), ..Self::default() }
     }
 
     /// The works, sorted by key.
@@ -96,6 +98,31 @@ impl ClusterStates {
     pub fn groups(&self) -> Option<BTreeSet<GroupName>> {
         let paths = self.works.values().map(|work| work.path.as_ref());
         paths.map(|path| path.and_then(layout::group_of)).collect()
+    }
+
+    /// The worst state of the works of each group.
+    pub fn of_groups(&self) -> &BTreeMap<GroupName, State> {
+        self.of_groups.get_or_init(|| {
+            let mut worst: BTreeMap<GroupName, State> = BTreeMap::new();
+            for work in self.works.values() {
+                let Some(group) = work.path.as_ref().and_then(layout::group_of) else { continue };
+                let state = worst.entry(group).or_insert(work.state);
+                *state = (*state).min(work.state);
+            }
+            worst
+        })
+    }
+
+    /// The groups that the works in a state are of; `None` if one of them is of no group.
+    pub fn groups_in(&self, state: State) -> Option<BTreeSet<GroupName>> {
+        let works = self.works.values().filter(|work| work.state == state);
+        works.map(|work| work.path.as_ref().and_then(layout::group_of)).collect()
+    }
+
+    /// Forgets what follows from the works.
+    fn forget_sums(&mut self) {
+        self.counts.take();
+        self.of_groups.take();
     }
 
     fn counts(&self) -> &[usize; State::ALL.len()] {
@@ -161,14 +188,14 @@ impl WorkStates {
     /// The state of a work, to change it in this status only.
     pub fn get_mut(&mut self, key: &WorkKey) -> Option<&mut WorkState> {
         let cluster = Arc::make_mut(self.clusters.get_mut(&key.cluster)?);
-        cluster.counts.take();
+        cluster.forget_sums();
         cluster.works.get_mut(key).map(Arc::make_mut)
     }
 
     /// Sets the state of a work.
     pub fn insert(&mut self, key: WorkKey, work: WorkState) {
         let cluster = Arc::make_mut(self.clusters.entry(key.cluster.clone()).or_default());
-        cluster.counts.take();
+        cluster.forget_sums();
         cluster.works.insert(key, Arc::new(work));
     }
 
@@ -176,7 +203,7 @@ impl WorkStates {
     pub fn remove(&mut self, key: &WorkKey) -> Option<WorkState> {
         let cluster = Arc::make_mut(self.clusters.get_mut(&key.cluster)?);
         let work = cluster.works.remove(key)?;
-        cluster.counts.take();
+        cluster.forget_sums();
         if cluster.works.is_empty() {
             self.clusters.remove(&key.cluster);
         }

@@ -6,6 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::config::source_rules::SourceRules;
 use crate::model::approval::Approvals;
+use crate::model::cluster_revisions::ChangedClusters;
 use crate::model::name::ObjectId;
 use crate::plan::directives::Directives;
 use crate::plan::record::Record;
@@ -135,4 +136,27 @@ fn foreign_work_whose_name_git_no_longer_has_is_forgotten() {
         let is_known = facts.hub.observed().unwrap().works.contains_key(&key);
         assert_eq!((is_known, revision(&facts) == before), (stays, stays), "{owner}");
     }
+}
+
+#[test]
+fn known_change_counts_only_for_the_state_that_was_compared() {
+    let first = Arc::new(desired(1));
+    let suspended = Suspended { source: true, ..Suspended::default() };
+    let second = Arc::new(Desired { suspended, ..desired(2) });
+    let third = Arc::new(Desired { commit: Some(commit(3)), ..Desired::clone(&second) });
+    let change = DesiredChange::between(&first, &second);
+    let mut facts = facts(1);
+    assert!(facts.replace_desired(&first, None).is_some());
+    let mut seen = facts.desired_revisions.last();
+    let mut changed = |facts: &SourceFacts| {
+        let before = std::mem::replace(&mut seen, facts.desired_revisions.last());
+        facts.desired_revisions.since(before)
+    };
+    let ReplacedDesired(before) = facts.replace_desired(&second, Some(&change)).unwrap();
+    assert!(before.is_some_and(|before| Arc::ptr_eq(&before, &first)));
+    assert_eq!(changed(&facts), ChangedClusters::All);
+    // It is about another state: the two are compared again, and no cluster differs.
+    assert!(facts.replace_desired(&third, Some(&change)).is_some());
+    assert_eq!(changed(&facts), ChangedClusters::Some(BTreeSet::new()));
+    assert!(facts.replace_desired(&third, Some(&change)).is_none());
 }

@@ -11,7 +11,7 @@ use gitwork_core::model::name::WorkKey;
 use tokio::time::Instant;
 
 use super::{Checker, STALENESS, State, WorkState};
-use crate::simulation::budget_rule::BudgetRule;
+use crate::simulation::budget_rule::{BudgetRule, ClusterRule};
 use crate::simulation::fleet::git::{Commit, Head, is_trusted, removal};
 use crate::simulation::moves::gives_all;
 
@@ -102,6 +102,15 @@ impl<'a> BudgetCheck<'a> {
             }
             if !rule.allows_on_cluster(in_cluster(&planned.certain), in_cluster(&on_hub.kept)) {
                 return Err(format!("nothing would stay on the cluster: {}; {rule:?}", context()));
+            }
+            let is_exceeded = |rule: &&ClusterRule| {
+                let of = |keys: &BTreeSet<&WorkKey>| {
+                    keys.iter().filter(|other| rule.counts(&other.cluster)).count()
+                };
+                !rule.allows_deletions(of(&planned.certain), of(&on_hub.all))
+            };
+            if let Some(exceeded) = rule.of_cluster(&key.cluster).find(is_exceeded) {
+                return Err(format!("over the budget of clusters: {}; {exceeded:?}", context()));
             }
         }
         Ok(())

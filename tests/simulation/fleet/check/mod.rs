@@ -22,7 +22,7 @@ use super::machine_clock::{DailyHours, MachineClock};
 use crate::simulation::agents::Agents;
 use crate::simulation::git_work::folder;
 use crate::simulation::hub::{SimulatedHub, is_deleting};
-use crate::simulation::moves::{describe, is_complete, listed};
+use crate::simulation::moves::{describe, is_complete, listed, may_own};
 
 mod budget;
 mod content;
@@ -59,6 +59,18 @@ struct WorkState {
     prune: bool,
     /// The objects that it lists.
     objects: BTreeSet<Identity>,
+    /// The objects that its agent may own, listed or not, from when on.
+    may_own: Vec<(Instant, BTreeSet<Identity>)>,
+}
+
+impl WorkState {
+    /// The objects that its agent may have owned since a time.
+    fn owned_since(&self, since: Instant) -> impl Iterator<Item = &Identity> {
+        let ends = self.may_own.iter().skip(1).map(|(began, _)| Some(*began)).chain([None]);
+        let all = self.may_own.iter().zip(ends);
+        let recent = all.filter(move |(_, end)| end.is_none_or(|end| end >= since));
+        recent.flat_map(|((_, objects), _)| objects)
+    }
 }
 
 struct State {
@@ -237,6 +249,7 @@ impl Checker {
             deleting: is_deleting(&work),
             prune: prune(&work),
             objects: listed(&work),
+            may_own: vec![(now, may_own(&work))],
         });
         if let Some((current, source)) =
             current.as_ref().and_then(|current| Some((current, current.source.clone()?)))
@@ -251,6 +264,9 @@ impl Checker {
                     && current.objects == last.objects
             });
             if same {
+                let now_owned = current.into_iter().flat_map(|current| current.may_own);
+                last.may_own.extend(now_owned);
+                last.may_own.dedup_by(|next, before| next.1 == before.1);
                 return;
             }
             last.until = Some(now);
@@ -364,7 +380,11 @@ impl Checker {
             state.history.iter().filter(|(other, _)| other.cluster == key.cluster && *other != key);
         for (other, history) in of_cluster {
             let recent = history.iter().filter(|state| state.until.is_none_or(|it| it >= since));
-            let recent: Vec<&WorkState> = recent.filter(|state| self.is_ours(state)).collect();
+            let recent: Vec<&WorkState> = recent.collect();
+            let owned = recent.iter().flat_map(|state| state.owned_since(since));
+            others.reported.extend(owned.cloned());
+            let recent: Vec<&WorkState> =
+                recent.into_iter().filter(|state| self.is_ours(state)).collect();
             others.possible.extend(recent.iter().flat_map(|state| state.objects.iter().cloned()));
             // No object moves to a work that is Complete.
             let is_complete = || self.hub.object(other).is_some_and(|work| is_complete(&work));

@@ -202,3 +202,66 @@ impl Checker {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gitwork_core::config::Budgets;
+    use gitwork_core::model::name::SourceId;
+
+    use super::*;
+    use crate::simulation::fleet::check::OperatorPolicy;
+    use crate::simulation::fleet::git::Git;
+    use crate::simulation::fleet::machine_clock::{DailyHours, MachineClock};
+    use crate::simulation::git_work::{GitWork, object_name};
+    use crate::simulation::hub::SimulatedHub;
+    use crate::simulation::key;
+    use crate::simulation::world::SOURCE;
+
+    /// Whether an object should have stayed that one work orphaned and that went with another one.
+    /// `history`: for each commit that a process read while the object was there, whether Git has
+    /// the object, and orphans it.
+    fn should_have_stayed(history: &[Option<bool>]) -> bool {
+        let (id, key) = (SourceId::parse(SOURCE).unwrap(), key("edge-1", "api"));
+        let (git, name) = (Git::new(&id), object_name(&key, "a"));
+        for orphan in history {
+            let mut content = git.head().1;
+            content.works.remove(&key);
+            if let Some(orphan) = orphan {
+                let mut work = GitWork::of(&key);
+                work.objects.get_mut(&name).unwrap().orphan = *orphan;
+                content.works.insert(key.clone(), work);
+            }
+            git.push(content);
+        }
+        let clock = MachineClock::new(12);
+        let (budgets, hours) = (Budgets::default(), DailyHours::default());
+        let operator = OperatorPolicy { budgets, hours, clock };
+        let hub = SimulatedHub::new(&["edge-1"], 0);
+        let checker = Checker::new(&hub, &id, &git, operator, false);
+        let at = Instant::now();
+        // The first commit of a simulated repository is empty.
+        let reads = (1..=history.len()).map(|commit| (at, commit)).collect();
+        let reads = ReadLog::new(std::sync::Mutex::new(reads));
+        checker.follow_reads(&reads);
+        let since = Since { at, commits: BTreeSet::from([1]) };
+        let object = (key.cluster.clone(), config_map(&name));
+        let ended = Incarnation { uid: "1".into(), since };
+        checker.judge_orphan(&checker.lock(), &object, &ended).is_some()
+    }
+
+    #[test]
+    fn object_that_git_orphaned_until_it_dropped_it_should_have_stayed() {
+        for (history, expected) in [
+            (&[Some(true), None][..], true),
+            (&[Some(false), Some(true), None], true),
+            (&[Some(true), Some(true), None, None], true),
+            (&[Some(false), None], false),
+            (&[Some(true), Some(false), None], false),
+            // It was dropped and added again, so it may go with the work that had it before.
+            (&[Some(true), None, Some(true)], false),
+            (&[None, Some(true)], false),
+        ] {
+            assert_eq!(should_have_stayed(history), expected, "{history:?}");
+        }
+    }
+}

@@ -27,6 +27,8 @@ pub struct HubState<'a> {
 pub struct OtherObjects {
     /// In a picture of the hub that a process may plan from.
     pub possible: BTreeSet<Identity>,
+    /// Their agents may still own these.
+    pub reported: BTreeSet<Identity>,
     /// In every such picture, with the work.
     pub certain: BTreeSet<(WorkKey, Identity)>,
 }
@@ -156,7 +158,7 @@ impl HubState<'_> {
         work.disowns(id)
             && self.before.is_some_and(owned)
             && (is.0.as_deref(), is.1) == (strategy, false)
-            && self.others.possible.contains(id)
+            && (self.others.possible.contains(id) || self.others.reported.contains(id))
     }
 
     /// The fields beside the objects are as in Git or unchanged.

@@ -74,6 +74,7 @@ impl SimulatedSource {
             verification_failure,
             is_signed: false,
             root,
+            change: None,
         };
         self.last = Some((head, read.clone()));
         self.reads.lock().unwrap().push((Instant::now(), head));

@@ -180,6 +180,7 @@ impl GroupSource {
             verification_failure: None,
             is_signed: false,
             root,
+            change: None,
         })
     }
 }

@@ -1,6 +1,8 @@
 //! Moves that wait until somebody acts.
 
 use super::*;
+use crate::config::window::Closed;
+use crate::model::approval::Target;
 
 #[test]
 fn object_whose_immutable_field_changes_stays_with_its_work() {
@@ -42,6 +44,33 @@ fn object_whose_immutable_field_changes_stays_with_its_work() {
             plain("b", &[("b", "2"), ("data", "fixed 2")]),
         ]);
         assert_eq!(world.pass(), ["update b"]);
+    }
+}
+
+/// The agent deletes such an object and creates it again when the field changes. A move does not.
+#[test]
+fn object_that_its_agent_would_create_again_is_held() {
+    for (before, after, field) in [
+        ("Secret Opaque", "Secret kubernetes.io/tls", "type"),
+        ("StorageClass one", "StorageClass two", "provisioner"),
+        ("CSIDriver None", "CSIDriver File", "spec"),
+    ] {
+        let mut world = World::settled(&[plain("shop", &[("data", before), ("a", "1")])]);
+        world.commit(&[plain("shop", &[("a", "2")]), plain("b", &[("b", "1"), ("data", after)])]);
+        assert_eq!(world.pass(), ["create b", "update shop"], "the rest goes out");
+        assert_eq!(world.listed("b"), ["b"], "{after}");
+        assert_eq!(world.spec("shop")["workload"]["manifests"][1], manifest("data", before));
+        world.agent_applies_all();
+        assert_eq!(world.pass(), [""; 0]);
+        let reason = world.reason("shop");
+        let why = format!("moves from shop to b: {field} cannot change; remove the object in");
+        assert!(reason.starts_with("hold: held: ") && reason.contains(&why), "{reason}");
+        // With the field as it was, it moves.
+        world.commit(&[plain("shop", &[("a", "2")]), plain("b", &[("b", "1"), ("data", before)])]);
+        world.pass();
+        world.agent_applies_all();
+        assert_eq!(world.pass(), ["update shop"]);
+        assert_eq!((world.listed("shop").len(), world.listed("b").len()), (1, 2));
     }
 }
 
@@ -121,4 +150,53 @@ fn unseen_work_is_not_deleted_for_an_unreadable_folder() {
     let shop2 = desired_work(&world.desired.source, &plain("shop2", &[("new", "1")]));
     world.desired.works.insert(key("shop2"), shop2);
     assert_eq!(world.pass(), ["delete shop", "create shop2"]);
+}
+
+/// Approves what Git has in a work, while the change window is closed.
+fn approve(world: &mut World, work: &str) {
+    let uid = world.desired.works[&key(work)].body.digest.to_string();
+    world.policy.approved.changes.insert(Target { key: key(work), uid });
+}
+
+#[test]
+fn neither_work_changes_for_the_object_while_the_change_of_one_is_not_approved() {
+    for approved in ["shop", "shop2"] {
+        let mut world = World::settled(&[
+            plain("shop", &[("data", "1"), ("a", "1")]),
+            plain("shop2", &[("b", "1")]),
+        ]);
+        world.policy.closed = Some(Closed { until: None, unknown_zone: None });
+        world.commit(&[plain("shop", &[("a", "2")]), plain("shop2", &[("b", "1"), ("data", "2")])]);
+        approve(&mut world, approved);
+        assert_eq!(world.pass(), [""; 0], "{approved}");
+        assert!(world.reason(approved).contains("window"), "{}", world.reason(approved));
+        approve(&mut world, "shop");
+        approve(&mut world, "shop2");
+        assert_eq!(world.pass(), ["update shop", "update shop2"]);
+    }
+}
+
+#[test]
+fn approved_fix_of_a_receiver_does_not_wait_for_the_window_of_its_giver() {
+    let mut world = World::settled(&[plain("shop", &[("data", "1"), ("a", "1")])]);
+    world.commit(&[plain("shop", &[("a", "1")]), plain("shop2", &[("data", "2")])]);
+    assert_eq!(world.pass(), ["update shop", "create shop2"]);
+    world.policy.closed = Some(Closed { until: None, unknown_zone: None });
+    world.commit(&[plain("shop", &[("a", "2")]), plain("shop2", &[("data", "3")])]);
+    approve(&mut world, "shop2");
+    assert_eq!(world.pass(), ["update shop2"]);
+}
+
+#[test]
+fn giver_orphans_an_object_only_if_its_receiver_may_change() {
+    let mut world = World::settled(&[plain("shop", &[("data", "1"), ("a", "1")])]);
+    world.policy.closed = Some(Closed { until: None, unknown_zone: None });
+    world.commit(&[plain("shop", &[("a", "2")]), orphaning("shop2", &[("data", "2"), ("b", "1")])]);
+    approve(&mut world, "shop");
+    assert_eq!(world.pass(), [""; 0]);
+    world.policy.approved.changes.clear();
+    // The receiving work is written without the object.
+    approve(&mut world, "shop2");
+    assert_eq!(world.pass(), ["create shop2"]);
+    assert_eq!(world.listed("shop2"), ["b"]);
 }

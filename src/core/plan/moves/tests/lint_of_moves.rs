@@ -53,3 +53,16 @@ fn owner_that_orphans_the_object_in_the_same_plan_does_not_count() {
     let steps: PlanSteps = plan.steps.iter().map(orphan_at_once).collect();
     assert_eq!(world.violations(&Plan { steps, ..plan }), [loss("b")]);
 }
+
+#[test]
+fn other_delete_option_than_in_git_needs_another_agent_that_may_own_the_object() {
+    let mut world = moved_and_not_removed();
+    let shop2 = orphaning("shop2", &[("data", "1"), ("b", "1")]);
+    world.commit(&[plain("shop", &[("a", "1")]), shop2]);
+    let plan = world.plan();
+    assert_eq!(plan.effects().count(), 1);
+    let reports = &mut world.hub.get_mut(&key("shop")).unwrap()["status"]["resourceStatus"];
+    reports["manifests"] = json!([]);
+    let other_content = PlanViolation { key: key("shop2"), rule: BrokenRule::ContentNotInGit };
+    assert_eq!(world.violations(&plan), [other_content]);
+}

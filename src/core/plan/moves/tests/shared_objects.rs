@@ -76,3 +76,63 @@ fn object_that_stays_owned_for_a_while_leaves_the_others_as_in_git() {
         (vec!["b".into()], vec!["data".to_owned()])
     );
 }
+
+/// As `moved_and_not_removed`, and a user has set `shop` Complete, so that its agent never removes
+/// the object.
+fn moved_from_complete_work() -> World {
+    let mut world = moved_and_not_removed();
+    let conditions = &mut world.hub.get_mut(&key("shop")).unwrap()["status"]["conditions"];
+    conditions.as_array_mut().unwrap().push(json!({"type": "Complete", "status": "True"}));
+    world
+}
+
+fn disowns(world: &World, work: &str, object: &str) -> bool {
+    let object = Identity::of_value(Some(&identifier(object)));
+    WorkSpec::of(world.spec(work).clone()).disowns(&object)
+}
+
+#[test]
+fn object_that_a_complete_work_may_own_delays_no_other_change() {
+    let read_only = json!({"manifestConfigs": [
+        {"resourceIdentifier": identifier("*"), "updateStrategy": {"type": "ReadOnly"}},
+    ]});
+    for fields in [orphaning("", &[]).2, read_only] {
+        let mut world = moved_from_complete_work();
+        let shop = plain("shop", &[("a", "1")]);
+        let objects = &[("data", "2"), ("b", "1")];
+        world.commit(&[shop, ("shop2", objects, fields)]);
+        assert_eq!(world.pass(), ["update shop2"]);
+        assert_eq!(world.spec("shop2")["workload"]["manifests"][0], manifest("data", "2"));
+        assert_eq!(world.listed("shop2"), ["data", "b"]);
+        assert!(disowns(&world, "shop2", "b") && !disowns(&world, "shop2", "data"));
+        world.agent_applies("shop2", None);
+        assert_eq!(world.pass(), [""; 0]);
+        assert_eq!(
+            world.reason("shop2"),
+            "hold: orphans or only reads objects in Git that the cluster's agent has not removed \
+             from shop yet; it owns these until then, and for shop the agent does nothing more, as \
+             that work is Complete"
+        );
+        // Somebody makes the agent act again.
+        world.agent_applies("shop", None);
+        assert_eq!(world.pass(), ["update shop2"]);
+        assert!(disowns(&world, "shop2", "data"));
+        world.agent_applies_all();
+        assert_eq!(world.pass(), [""; 0]);
+    }
+}
+
+#[test]
+fn object_that_moves_on_stays_owned_beside_a_complete_work() {
+    let mut world = moved_from_complete_work();
+    let shop = plain("shop", &[("a", "1")]);
+    let works = [shop, orphaning("shop2", &[("b", "1")]), plain("shop3", &[("data", "1")])];
+    world.commit(&works);
+    assert_eq!(world.pass(), ["update shop2", "create shop3"]);
+    assert!(disowns(&world, "shop2", "b") && !disowns(&world, "shop2", "data"));
+    world.agent_applies("shop2", None);
+    world.agent_applies("shop3", None);
+    assert_eq!(world.pass(), ["update shop2"]);
+    assert_eq!(world.listed("shop2"), ["b"]);
+    assert_eq!(world.spec("shop2")["deleteOption"]["propagationPolicy"], "Orphan");
+}

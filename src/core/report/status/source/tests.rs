@@ -296,6 +296,57 @@ fn unreadable_works_are_listed_even_if_never_on_hub() {
     assert_eq!(later, status);
 }
 
+/// Works of a group that wait on many clusters: the line says which group, and why they wait.
+#[test]
+fn line_names_the_groups_of_many_clusters_and_the_reason_of_a_hold() {
+    let desired = desired(Frozen::default(), Vec::new());
+    let mut status = without_hub(&desired, now(0), None);
+    let mut add = |cluster: &str, path: &str, state| {
+        let path = RepoPath::parse(path).unwrap();
+        let frozen = Frozen { works: [key(cluster, path.name())].into(), ..Frozen::default() };
+        let desired = tests::desired(frozen, Vec::new());
+        let mut one = without_hub(&desired, now(0), None).works;
+        let work = one.remove(&key(cluster, path.name())).unwrap();
+        let work = WorkState { state, path: Some(path.clone()), ..work };
+        status.works.insert(key(cluster, path.name()), work);
+    };
+    for number in 0..4 {
+        add(&format!("store-{number}"), "groups/stores/tills", State::Held);
+        add(&format!("store-{number}"), "groups/all/base", State::Available);
+    }
+    add("dc-1", "groups/all/base", State::Failed);
+    let line = "0/5 clusters applied, 4 held: store-0, store-1, store-2 and 1 more (group \
+                stores), 1 failed: dc-1";
+    assert_eq!(status.line(200), line);
+    status.held = vec![HeldChanges {
+        guard: Guard::Budget,
+        hash: Digest::of(b"a plan"),
+        works: 4,
+        reason: "it is too much".into(),
+    }];
+    assert_eq!(status.line(200), format!("{line}; 4 deletions held: it is too much"));
+    let short = "0/5 clusters applied, 4 held (group stores), 1 failed; 4 deletions held: it is \
+                 too much";
+    assert_eq!(status.line(100), short);
+    let shorter = "0/5 clusters applied, 4 held: store-0 and 3 more (group stores), 1 failed: dc-1";
+    assert_eq!(status.line(80), shorter);
+    assert_eq!(status.line(70), "0/5 clusters applied, 4 held (group stores), 1 failed");
+    // Three are named, and a work of no group says nothing of groups.
+    let all = SourceStatus { held: Vec::new(), ..status.clone() };
+    for (path, expected) in [
+        ("clusters/store-3/tills", "4 held: store-0, store-1, store-2 and 1 more, 1"),
+        ("groups/more/tills", "4 held: store-0, store-1, store-2 and 1 more (groups more, stores)"),
+    ] {
+        let mut other = all.clone();
+        let path = RepoPath::parse(path);
+        other.works.get_mut(&key("store-3", "tills")).unwrap().path = path;
+        assert!(other.line(200).contains(expected), "{}", other.line(200));
+    }
+    let mut few = all;
+    few.works.remove(&key("store-3", "tills"));
+    assert!(few.line(200).contains("3 held: store-0, store-1, store-2, 1 failed"));
+}
+
 #[test]
 fn a_source_without_works_is_done() {
     let desired = desired(Frozen::default(), Vec::new());

@@ -1,0 +1,345 @@
+//! Values against structural schemas.
+
+use serde_json::{Map, Number, Value};
+
+use super::patterns::Patterns;
+use crate::checker::Checker;
+use crate::finding::{Problem, shown};
+use crate::scalars;
+use crate::suggest::did_you_mean;
+
+/// The fields that every object has.
+const OBJECT_FIELDS: &[&str] = &["apiVersion", "kind", "metadata"];
+
+/// Compares the values of one object with schemas.
+pub(super) struct Validator<'c, 'a> {
+    checker: &'c mut Checker<'a>,
+    patterns: Patterns,
+}
+
+/// What is allowed in a value besides its schema.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    /// `apiVersion`, `kind` and `metadata`.
+    is_object: bool,
+    /// Within `anyOf` and the like, which know not all fields.
+    is_partial: bool,
+}
+
+impl<'c, 'a> Validator<'c, 'a> {
+    pub(super) fn new(checker: &'c mut Checker<'a>) -> Self {
+        Self { checker, patterns: Patterns::default() }
+    }
+
+    /// Checks a whole object.
+    pub(super) fn root(&mut self, schema: &Value, object: &Value) {
+        self.value(schema, object, Place { is_object: true, is_partial: false });
+    }
+
+    fn value(&mut self, schema: &Value, value: &Value, place: Place) {
+        if !self.checker.may_go_on() {
+            return;
+        }
+        let Value::Object(schema) = schema else { return };
+        if value.is_null() {
+            return self.null(schema, place);
+        }
+        if !self.has_type(schema, value) {
+            return;
+        }
+        match value {
+            Value::Object(fields) => self.fields(schema, fields, place),
+            Value::Array(items) => self.items(schema, items, place),
+            Value::String(text) => self.text(schema, text),
+            Value::Number(number) => self.number(schema, number),
+            Value::Null | Value::Bool(_) => {}
+        }
+        self.allowed_values(schema, value);
+        self.combinations(schema, value, place);
+    }
+
+    fn report(&mut self, problem: Problem, message: impl Into<String>) {
+        self.checker.report(problem, message);
+    }
+
+    fn null(&mut self, schema: &Map<String, Value>, place: Place) {
+        let is_true = |name: &str| schema.get(name) == Some(&Value::Bool(true));
+        let takes_null = is_true("nullable") || schema.contains_key("default");
+        if !takes_null && schema.contains_key("type") && !place.is_partial {
+            self.report(Problem::WrongType, "the value must not be null; remove the field");
+        }
+    }
+
+    fn has_type(&mut self, schema: &Map<String, Value>, value: &Value) -> bool {
+        if is_true(schema, "x-kubernetes-int-or-string") {
+            let is_good = value.is_string() || is_whole(value);
+            if !is_good {
+                self.wrong_type("a whole number or text", value);
+            }
+            return is_good;
+        }
+        let (is_good, expected) = match schema.get("type").and_then(Value::as_str) {
+            Some("string") => (value.is_string(), "text"),
+            Some("integer") => (is_whole(value), "a whole number"),
+            Some("number") => (value.is_number(), "a number"),
+            Some("boolean") => (value.is_boolean(), "true or false"),
+            Some("array") => (value.is_array(), "a list"),
+            Some("object") => (value.is_object(), "a mapping"),
+            _ => return true,
+        };
+        if !is_good {
+            self.wrong_type(expected, value);
+        }
+        is_good
+    }
+
+    fn wrong_type(&mut self, expected: &str, value: &Value) {
+        let found = match value {
+            Value::String(text) => format!("the text {:?}", shown(text)),
+            Value::Number(number) => format!("the number {number}"),
+            Value::Bool(truth) => format!("the boolean {truth}"),
+            Value::Array(_) => "a list".to_owned(),
+            Value::Object(_) => "a mapping".to_owned(),
+            Value::Null => "null".to_owned(),
+        };
+        let is_scalar = matches!(value, Value::Number(_) | Value::Bool(_));
+        let quote = if is_scalar && expected == "text" { "; quote it" } else { "" };
+        self.report(
+            Problem::WrongType,
+            format!("the value must be {expected}, not {found}{quote}"),
+        );
+    }
+
+    fn fields(&mut self, schema: &Map<String, Value>, fields: &Map<String, Value>, place: Place) {
+        let embedded = is_true(schema, "x-kubernetes-embedded-resource");
+        let is_object = place.is_object || embedded;
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let others = schema.get("additionalProperties");
+        let keeps_others = is_true(schema, "x-kubernetes-preserve-unknown-fields")
+            || others == Some(&Value::Bool(true))
+            || place.is_partial;
+        let below = Place { is_object: false, ..place };
+        for (key, value) in fields {
+            if is_object && OBJECT_FIELDS.contains(&key.as_str()) {
+                continue;
+            }
+            let of_key = properties.and_then(|all| all.get(key));
+            match of_key.or(others.filter(|one| one.is_object())) {
+                Some(schema) => self.below(key, schema, value, below),
+                None if keeps_others => {}
+                None => {
+                    let names = properties.into_iter().flat_map(|all| all.keys());
+                    let hint = did_you_mean(key, names.map(String::as_str));
+                    let message = format!("there is no field `{}`{hint}", shown(key));
+                    self.checker.report_key(Problem::UnknownField, key, message);
+                }
+            }
+        }
+        self.required(schema, fields, properties);
+        if embedded && !place.is_partial {
+            let lacks = |name: &&&str| !fields.contains_key(**name);
+            for name in ["apiVersion", "kind"].iter().filter(lacks) {
+                let message = format!("an embedded object needs `{name}`");
+                self.report(Problem::MissingField, message);
+            }
+        }
+        self.count(schema, fields.len(), ("minProperties", "maxProperties"), "fields");
+    }
+
+    fn below(&mut self, key: &str, schema: &Value, value: &Value, place: Place) {
+        let patterns = std::mem::take(&mut self.patterns);
+        let back = &mut self.patterns;
+        self.checker.below(key, |checker| {
+            let mut validator = Validator { checker, patterns };
+            validator.value(schema, value, place);
+            *back = validator.patterns;
+        });
+    }
+
+    fn required(
+        &mut self,
+        schema: &Map<String, Value>,
+        fields: &Map<String, Value>,
+        properties: Option<&Map<String, Value>>,
+    ) {
+        let names = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+        for name in names.filter_map(Value::as_str) {
+            let has_default = properties
+                .and_then(|all| all.get(name))
+                .is_some_and(|one| one.get("default").is_some());
+            if !fields.contains_key(name) && !has_default {
+                let message = format!("the required field `{}` is missing", shown(name));
+                self.report(Problem::MissingField, message);
+            }
+        }
+    }
+
+    fn count(
+        &mut self,
+        schema: &Map<String, Value>,
+        count: usize,
+        (least, most): (&str, &str),
+        what: &str,
+    ) {
+        let bound = |name: &str| schema.get(name).and_then(Value::as_u64);
+        let count = count as u64;
+        if let Some(most) = bound(most).filter(|most| count > *most) {
+            let message = format!("the value has {count} {what}; at most {most} are allowed");
+            self.report(Problem::InvalidValue, message);
+        }
+        if let Some(least) = bound(least).filter(|least| count < *least) {
+            let message = format!("the value has {count} {what}; at least {least} are needed");
+            self.report(Problem::InvalidValue, message);
+        }
+    }
+
+    fn items(&mut self, schema: &Map<String, Value>, items: &[Value], place: Place) {
+        self.count(schema, items.len(), ("minItems", "maxItems"), "items");
+        if let Some(of_item) = schema.get("items") {
+            let below = Place { is_object: false, ..place };
+            for (index, item) in items.iter().enumerate() {
+                self.below(&index.to_string(), of_item, item, below);
+            }
+        }
+        let keys: Vec<&str> = match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
+            Some("set") => Vec::new(),
+            Some("map") => {
+                let keys = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
+                keys.into_iter().flatten().filter_map(Value::as_str).collect()
+            }
+            _ => return,
+        };
+        let mut known = std::collections::HashSet::new();
+        for (index, item) in items.iter().enumerate() {
+            let identity = if keys.is_empty() {
+                item.to_string()
+            } else {
+                let values: Vec<Option<&Value>> = keys.iter().map(|key| item.get(*key)).collect();
+                format!("{values:?}")
+            };
+            if !known.insert(identity) {
+                let message = "the list has this item twice";
+                self.checker.report_at(Problem::InvalidValue, &format!("/{index}"), message);
+            }
+        }
+    }
+
+    fn text(&mut self, schema: &Map<String, Value>, text: &str) {
+        self.count(schema, text.chars().count(), ("minLength", "maxLength"), "characters");
+        if let Some(pattern) = schema.get("pattern").and_then(Value::as_str)
+            && !self.patterns.is_match(pattern, text)
+        {
+            let message =
+                format!("{:?} does not match the pattern {}", shown(text), shown(pattern));
+            self.report(Problem::InvalidValue, message);
+        }
+        let is_ip = |is_v4: bool| {
+            text.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_ipv4() == is_v4)
+        };
+        let (is_good, what) = match schema.get("format").and_then(Value::as_str) {
+            Some("date-time") => (scalars::is_time(text), "a time, such as 2026-11-25T03:00:00Z"),
+            Some("byte") => (scalars::is_base64(text), "base64"),
+            Some("ipv4") => (is_ip(true), "an IPv4 address"),
+            Some("ipv6") => (is_ip(false), "an IPv6 address"),
+            Some("date") => (text.parse::<jiff::civil::Date>().is_ok(), "a date"),
+            _ => return,
+        };
+        if !is_good {
+            self.report(Problem::InvalidValue, format!("{:?} must be {what}", shown(text)));
+        }
+    }
+
+    fn number(&mut self, schema: &Map<String, Value>, number: &Number) {
+        let Some(value) = number.as_f64() else { return };
+        let bound = |name: &str| schema.get(name).and_then(Value::as_f64);
+        if let Some(most) = bound("maximum") {
+            let exclusive = is_true(schema, "exclusiveMaximum");
+            if value > most || (exclusive && value >= most) {
+                let than = if exclusive { "less than" } else { "at most" };
+                self.report(Problem::InvalidValue, format!("{number} must be {than} {most}"));
+            }
+        }
+        if let Some(least) = bound("minimum") {
+            let exclusive = is_true(schema, "exclusiveMinimum");
+            if value < least || (exclusive && value <= least) {
+                let than = if exclusive { "more than" } else { "at least" };
+                self.report(Problem::InvalidValue, format!("{number} must be {than} {least}"));
+            }
+        }
+        if let Some(step) = bound("multipleOf").filter(|step| *step > 0.0)
+            && (value / step).fract() != 0.0
+        {
+            self.report(Problem::InvalidValue, format!("{number} must be a multiple of {step}"));
+        }
+        let is_int32 = schema.get("format").and_then(Value::as_str) == Some("int32");
+        if is_int32 && (value < f64::from(i32::MIN) || value > f64::from(i32::MAX)) {
+            self.report(Problem::InvalidValue, format!("{number} must have 32 bits"));
+        }
+    }
+
+    fn allowed_values(&mut self, schema: &Map<String, Value>, value: &Value) {
+        let Some(Value::Array(allowed)) = schema.get("enum") else { return };
+        if allowed.contains(value) {
+            return;
+        }
+        let texts: Vec<String> = allowed
+            .iter()
+            .take(20)
+            .map(|one| one.as_str().map_or_else(|| one.to_string(), str::to_owned))
+            .collect();
+        let hint = value.as_str().map_or_else(String::new, |text| {
+            did_you_mean(text, allowed.iter().filter_map(Value::as_str))
+        });
+        let value = shown(&value.to_string());
+        let message = format!("{value} must be one of {}{hint}", shown_list(&texts));
+        self.report(Problem::InvalidValue, message);
+    }
+
+    fn combinations(&mut self, schema: &Map<String, Value>, value: &Value, place: Place) {
+        let partial = Place { is_partial: true, ..place };
+        let all = |name: &str| schema.get(name).and_then(Value::as_array).into_iter().flatten();
+        for part in all("allOf") {
+            self.value(part, value, partial);
+        }
+        if schema.contains_key("anyOf") {
+            let fits = all("anyOf").any(|part| self.fits(part, value, partial));
+            if !fits {
+                self.report(Problem::InvalidValue, "the value fits none of the forms of `anyOf`");
+            }
+        }
+        if schema.contains_key("oneOf") {
+            let count = all("oneOf").filter(|part| self.fits(part, value, partial)).count();
+            if count != 1 {
+                let message =
+                    format!("the value fits {count} of the forms of `oneOf`; it must fit one");
+                self.report(Problem::InvalidValue, message);
+            }
+        }
+        if schema.get("not").is_some_and(|part| self.fits(part, value, partial)) {
+            self.report(Problem::InvalidValue, "the value has a form that `not` excludes");
+        }
+    }
+
+    /// Whether a value fits a schema, without a report.
+    fn fits(&mut self, schema: &Value, value: &Value, place: Place) -> bool {
+        let known = std::mem::take(&mut self.checker.found);
+        self.value(schema, value, place);
+        let found = std::mem::replace(&mut self.checker.found, known);
+        found.is_empty()
+    }
+}
+
+fn is_true(schema: &Map<String, Value>, name: &str) -> bool {
+    schema.get(name) == Some(&Value::Bool(true))
+}
+
+fn is_whole(value: &Value) -> bool {
+    value.is_i64()
+        || value.is_u64()
+        || value.as_f64().is_some_and(|number| number.fract() == 0.0 && number.abs() < 1e18)
+}
+
+fn shown_list(texts: &[String]) -> String {
+    let texts: Vec<String> = texts.iter().map(|text| shown(text)).collect();
+    texts.join(", ")
+}

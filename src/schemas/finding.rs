@@ -1,0 +1,49 @@
+//! What is wrong with an object.
+
+use crate::limits;
+
+/// Which kind of problem it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Problem {
+    /// The type has no such field.
+    UnknownField,
+    /// The value has another type.
+    WrongType,
+    /// A required field is missing.
+    MissingField,
+    /// The API server rejects the value.
+    InvalidValue,
+    /// The API server rejects the object's name, a label, an annotation or other metadata.
+    InvalidMetadata,
+    /// The API group has no such kind.
+    UnknownKind,
+    /// The version of the API group exists no longer, or not yet.
+    RemovedVersion,
+    /// The version of the API group will be removed.
+    DeprecatedVersion,
+    /// The API server sets the field and ignores the value in Git.
+    ServerField,
+}
+
+/// One problem of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Which kind of problem it is.
+    pub problem: Problem,
+    /// JSON pointer of the value from the object. That of a missing field leads to its parent.
+    pub pointer: String,
+    /// Whether the key of the field is wrong, rather than its value.
+    pub is_key: bool,
+    /// What is wrong, in one clause without a full stop.
+    pub message: String,
+    /// Whether the API server may accept it all the same: the cluster's version is not known well
+    /// enough.
+    pub is_uncertain: bool,
+}
+
+/// A text of the object as a message shows it.
+pub(crate) fn shown(text: &str) -> String {
+    let mut chars = text.chars();
+    let start: String = chars.by_ref().take(limits::TEXT_CHARS_MAX).collect();
+    if chars.next().is_some() { format!("{start}…") } else { start }
+}

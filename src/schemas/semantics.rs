@@ -1,0 +1,229 @@
+//! Rules between the fields of a type.
+
+mod extensions;
+mod pods;
+mod services;
+mod workloads;
+
+use serde_json::{Map, Value};
+
+use crate::checker::Checker;
+use crate::fields::{items, text};
+use crate::finding::Problem;
+use crate::metadata::{self, MetadataRules};
+
+/// Checks the fields of a value of a built-in type with each other.
+pub(crate) fn check(checker: &mut Checker<'_>, of: &str, fields: &Map<String, Value>) {
+    match of {
+        "meta.v1.ObjectMeta" => {
+            let rules = MetadataRules { finalizers_have_prefix: false, is_of_object: false };
+            metadata::check(checker, fields, rules);
+        }
+        "meta.v1.LabelSelectorRequirement"
+        | "core.v1.NodeSelectorRequirement"
+        | "core.v1.ScopedResourceSelectorRequirement" => requirement(checker, fields),
+        "apps.v1.DeploymentSpec" | "apps.v1.ReplicaSetSpec" | "apps.v1.DaemonSetSpec" => {
+            workloads::selector(checker, fields)
+        }
+        "apps.v1.StatefulSetSpec" => {
+            workloads::selector(checker, fields);
+            workloads::claims(checker, fields);
+        }
+        "core.v1.ReplicationControllerSpec" => workloads::replication_controller(checker, fields),
+        "apps.v1.DeploymentStrategy"
+        | "apps.v1.DaemonSetUpdateStrategy"
+        | "apps.v1.StatefulSetUpdateStrategy" => workloads::strategy(checker, fields),
+        "batch.v1.JobSpec" => workloads::job(checker, fields),
+        "core.v1.PodSpec" => pods::spec(checker, fields),
+        "core.v1.Container" => pods::container(checker, fields),
+        "core.v1.ResourceRequirements" => pods::resources(checker, fields),
+        "core.v1.Toleration" => pods::toleration(checker, fields),
+        "core.v1.ServiceSpec" => services::spec(checker, fields),
+        "core.v1.PersistentVolumeClaimSpec" => claim(checker, fields),
+        "rbac.v1.PolicyRule" => policy_rule(checker, fields),
+        "rbac.v1.Subject" => subject(checker, fields),
+        "autoscaling.v2.HorizontalPodAutoscalerSpec"
+        | "autoscaling.v1.HorizontalPodAutoscalerSpec" => autoscaler(checker, fields),
+        "autoscaling.v2.MetricSpec" => metric(checker, fields),
+        "autoscaling.v2.ResourceMetricSource" | "autoscaling.v2.ContainerResourceMetricSource" => {
+            target(checker, fields, &["averageUtilization", "averageValue"]);
+        }
+        "autoscaling.v2.PodsMetricSource" => target(checker, fields, &["averageValue"]),
+        "autoscaling.v2.ObjectMetricSource" | "autoscaling.v2.ExternalMetricSource" => {
+            target(checker, fields, &["value", "averageValue"]);
+        }
+        "networking.v1.HTTPIngressPath" => services::ingress_path(checker, fields),
+        "networking.v1.NetworkPolicyPort" => services::policy_port(checker, fields),
+        "networking.v1.IngressClassParametersReference" => {
+            services::class_parameters(checker, fields);
+        }
+        "core.v1.DownwardAPIVolumeFile" => pods::downward_file(checker, fields),
+        "core.v1.LimitRangeItem" => limit(checker, fields),
+        "flowcontrol.v1.Subject" => extensions::flow_subject(checker, fields),
+        "flowcontrol.v1.PriorityLevelConfigurationSpec" => {
+            extensions::priority_level(checker, fields);
+        }
+        "flowcontrol.v1.LimitResponse" => extensions::limit_response(checker, fields),
+        "admissionregistration.v1.ValidatingAdmissionPolicySpec" => {
+            extensions::admission_policy(checker, fields);
+        }
+        "apiregistration.v1.APIServiceSpec" => extensions::api_service(checker, fields),
+        "apiextensions.v1.CustomResourceDefinitionSpec" => extensions::crd(checker, fields),
+        "apiextensions.v1.CustomResourceValidation" => extensions::crd_schema(checker, fields),
+        "core.v1.ConfigMap" => config_map(checker, fields),
+        "core.v1.Secret" => secret(checker, fields),
+        _ => {}
+    }
+}
+
+/// A selector's requirement: whether its operator takes values.
+fn requirement(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let count = items(fields, "values").len();
+    let operator = text(fields, "operator");
+    let problem = match operator {
+        "In" | "NotIn" if count == 0 => "needs `values`",
+        "Exists" | "DoesNotExist" if count > 0 => "takes no `values`",
+        "Gt" | "Lt" if count != 1 => "needs one value",
+        _ => return,
+    };
+    checker.report(Problem::InvalidValue, format!("the operator {operator} {problem}"));
+}
+
+fn claim(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let resources = fields.get("resources").and_then(Value::as_object);
+    let storage = resources.and_then(|one| one.get("requests")).and_then(|one| one.get("storage"));
+    if storage.is_none() {
+        let message = "a PersistentVolumeClaim needs `resources.requests.storage`";
+        checker.report(Problem::MissingField, message);
+    }
+}
+
+fn policy_rule(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let has = |name: &str| !items(fields, name).is_empty();
+    if has("nonResourceURLs") {
+        if has("apiGroups") || has("resources") || has("resourceNames") {
+            let message = "a rule is for resources or for `nonResourceURLs`, not for both";
+            checker.report(Problem::InvalidValue, message);
+        }
+        return;
+    }
+    for name in ["apiGroups", "resources"].into_iter().filter(|name| !has(name)) {
+        let message = match name {
+            "apiGroups" => "a rule for resources needs `apiGroups`; [\"\"] is the core group",
+            _ => "a rule for resources needs `resources`",
+        };
+        checker.report(Problem::MissingField, message);
+    }
+}
+
+fn subject(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let group = text(fields, "apiGroup");
+    let is_account = text(fields, "kind") == "ServiceAccount";
+    let why = gitwork_api::names::check_subdomain(text(fields, "name"), 253).err();
+    if let Some(why) = why.filter(|_| is_account && !text(fields, "name").is_empty()) {
+        let message = format!("the name of the ServiceAccount {why}");
+        checker.report_at(Problem::InvalidValue, "/name", message);
+    }
+    if is_account && text(fields, "namespace").is_empty() {
+        let message = "a ServiceAccount as a subject needs `namespace`";
+        checker.report(Problem::MissingField, message);
+    }
+    let wanted = if is_account { "" } else { "rbac.authorization.k8s.io" };
+    if !group.is_empty() && group != wanted {
+        let message = format!("`apiGroup` of this subject must be {wanted:?}");
+        checker.report_at(Problem::InvalidValue, "/apiGroup", message);
+    }
+}
+
+fn autoscaler(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let number = |name: &str| fields.get(name).and_then(Value::as_i64);
+    let least = number("minReplicas").unwrap_or(1);
+    if let Some(most) = number("maxReplicas").filter(|most| *most < least && *most > 0) {
+        let message = format!("`maxReplicas` is {most}, less than `minReplicas`, {least}");
+        checker.report_at(Problem::InvalidValue, "/maxReplicas", message);
+    }
+}
+
+/// The field that belongs to the type of a metric.
+fn metric(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let of = text(fields, "type");
+    let (field, others): (&str, &[&str]) = match of {
+        "Resource" => ("resource", &["containerResource", "pods", "object", "external"]),
+        "ContainerResource" => ("containerResource", &["resource", "pods", "object", "external"]),
+        "Pods" => ("pods", &["resource", "containerResource", "object", "external"]),
+        "Object" => ("object", &["resource", "containerResource", "pods", "external"]),
+        "External" => ("external", &["resource", "containerResource", "pods", "object"]),
+        _ => return,
+    };
+    if !fields.contains_key(field) {
+        checker.report(Problem::MissingField, format!("a metric of type {of} needs `{field}`"));
+    }
+    for other in others.iter().filter(|other| fields.contains_key(**other)) {
+        let message = format!("a metric of type {of} has no `{other}`");
+        checker.report_at(Problem::InvalidValue, &format!("/{other}"), message);
+    }
+}
+
+/// The targets that a metric may have.
+fn target(checker: &mut Checker<'_>, fields: &Map<String, Value>, allowed: &[&str]) {
+    let Some(target) = fields.get("target").and_then(Value::as_object) else { return };
+    if !allowed.iter().any(|name| target.get(*name).is_some_and(|one| !one.is_null())) {
+        let message = format!("the target of this metric needs {}", allowed.join(" or "));
+        checker.report_at(Problem::MissingField, "/target", message);
+    }
+}
+
+/// What a limit for claims needs, and that no minimum is above its maximum.
+fn limit(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let storage = |name: &str| fields.get(name).and_then(|one| one.get("storage")).is_some();
+    if text(fields, "type") == "PersistentVolumeClaim" && !storage("min") && !storage("max") {
+        let message = "a limit of PersistentVolumeClaims needs `min.storage` or `max.storage`";
+        checker.report(Problem::MissingField, message);
+    }
+    let map = |name: &str| fields.get(name).and_then(Value::as_object);
+    let order = ["min", "defaultRequest", "default", "max"];
+    for (index, lower) in order.iter().enumerate() {
+        for upper in &order[index + 1..] {
+            let (Some(low), Some(high)) = (map(lower), map(upper)) else { continue };
+            for (resource, least) in low {
+                let most = high.get(resource).and_then(pods::number);
+                if pods::number(least).zip(most).is_some_and(|(least, most)| least > most) {
+                    let resource = crate::finding::shown(resource);
+                    let message = format!("`{lower}` of {resource} is larger than `{upper}`");
+                    checker.report_at(Problem::InvalidValue, &format!("/{lower}"), message);
+                }
+            }
+        }
+    }
+}
+
+fn config_map(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let map = |name: &str| fields.get(name).and_then(Value::as_object);
+    let (Some(data), Some(binary)) = (map("data"), map("binaryData")) else { return };
+    for key in data.keys().filter(|key| binary.contains_key(*key)) {
+        let message =
+            format!("the key {:?} is in `data` and in `binaryData`", crate::finding::shown(key));
+        let below = format!("/binaryData/{}", crate::checker::escaped(key));
+        checker.report_at(Problem::InvalidValue, &below, message);
+    }
+}
+
+/// The keys that a type of Secret needs.
+fn secret(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let of = text(fields, "type");
+    let needed: &[&str] = match of {
+        "kubernetes.io/tls" => &["tls.crt", "tls.key"],
+        "kubernetes.io/dockerconfigjson" => &[".dockerconfigjson"],
+        "kubernetes.io/dockercfg" => &[".dockercfg"],
+        "kubernetes.io/ssh-auth" => &["ssh-privatekey"],
+        _ => return,
+    };
+    let has = |key: &str| {
+        let within = |name: &str| fields.get(name).is_some_and(|data| data.get(key).is_some());
+        within("data") || within("stringData")
+    };
+    for key in needed.iter().filter(|key| !has(key)) {
+        let message = format!("a Secret of type {of} needs the key {key:?}");
+        checker.report(Problem::MissingField, message);
+    }
+}

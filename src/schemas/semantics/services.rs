@@ -1,0 +1,98 @@
+//! Services.
+
+use serde_json::{Map, Value};
+
+use crate::checker::Checker;
+use crate::fields::{items, text};
+use crate::finding::{Problem, shown};
+
+pub(super) fn spec(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let (of, address) = (text(fields, "type"), text(fields, "clusterIP"));
+    let ports = items(fields, "ports");
+    let is_headless = address == "None";
+    if of == "ExternalName" {
+        if text(fields, "externalName").is_empty() {
+            let message = "a Service of type ExternalName needs `externalName`";
+            checker.report(Problem::MissingField, message);
+        }
+        if !address.is_empty() {
+            let message = "a Service of type ExternalName has no `clusterIP`";
+            checker.report_at(Problem::InvalidValue, "/clusterIP", message);
+        }
+    } else if ports.is_empty() && !is_headless {
+        checker.report(Problem::MissingField, "a Service needs `ports`");
+    }
+    if !address.is_empty() && !is_headless && address.parse::<std::net::IpAddr>().is_err() {
+        let message =
+            format!("`clusterIP` is {:?}; it must be an IP address or None", shown(address));
+        checker.report_at(Problem::InvalidValue, "/clusterIP", message);
+    }
+    if is_headless && matches!(of, "NodePort" | "LoadBalancer") {
+        let message = format!("a Service of type {of} cannot have `clusterIP: None`");
+        checker.report_at(Problem::InvalidValue, "/clusterIP", message);
+    }
+    let has_node_ports = matches!(of, "NodePort" | "LoadBalancer");
+    for (index, port) in ports.iter().enumerate() {
+        let at = format!("/ports/{index}");
+        let name = port.get("name").and_then(Value::as_str).unwrap_or_default();
+        if name.is_empty() && ports.len() > 1 {
+            let message = "a Service with several ports needs a `name` for each";
+            checker.report_at(Problem::MissingField, &at, message);
+        }
+        let node_port = port.get("nodePort").and_then(Value::as_i64).unwrap_or_default();
+        if node_port != 0 && !has_node_ports {
+            let message = "`nodePort` needs the type NodePort or LoadBalancer";
+            checker.report_at(Problem::InvalidValue, &format!("{at}/nodePort"), message);
+        }
+    }
+    let policy = fields.get("externalTrafficPolicy").is_some_and(|one| one != "");
+    if policy && !has_node_ports && items(fields, "externalIPs").is_empty() {
+        let message = "`externalTrafficPolicy` needs the type NodePort or LoadBalancer";
+        checker.report_at(Problem::InvalidValue, "/externalTrafficPolicy", message);
+    }
+    for name in ["loadBalancerClass", "allocateLoadBalancerNodePorts", "loadBalancerSourceRanges"] {
+        if of != "LoadBalancer" && fields.get(name).is_some_and(|one| !one.is_null()) {
+            let message = format!("`{name}` needs the type LoadBalancer");
+            checker.report_at(Problem::InvalidValue, &format!("/{name}"), message);
+        }
+    }
+}
+
+pub(super) fn ingress_path(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let (of, path) = (text(fields, "pathType"), text(fields, "path"));
+    if matches!(of, "Exact" | "Prefix") {
+        if path.is_empty() {
+            checker.report(Problem::MissingField, format!("a path of type {of} needs `path`"));
+        }
+        if ["//", "/./", "/../", "%2f", "%2F"].iter().any(|part| path.contains(part)) {
+            let message = "the path must not have `//`, `/./`, `/../` or `%2f`";
+            checker.report_at(Problem::InvalidValue, "/path", message);
+        }
+    }
+}
+
+pub(super) fn policy_port(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let (port, end) = (fields.get("port"), fields.get("endPort").and_then(Value::as_i64));
+    let Some(end) = end else { return };
+    let problem = match port {
+        None | Some(Value::Null) => "needs `port`",
+        Some(Value::String(_)) => "needs a number as `port`",
+        Some(port) if port.as_i64().is_some_and(|port| port > end) => "must not be below `port`",
+        Some(_) => return,
+    };
+    checker.report_at(Problem::InvalidValue, "/endPort", format!("`endPort` {problem}"));
+}
+
+pub(super) fn class_parameters(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let has_namespace = !text(fields, "namespace").is_empty();
+    match text(fields, "scope") {
+        "Namespace" if !has_namespace => {
+            checker.report(Problem::MissingField, "`scope: Namespace` needs `namespace`");
+        }
+        "" | "Cluster" if has_namespace => {
+            let message = "`namespace` needs `scope: Namespace`";
+            checker.report_at(Problem::InvalidValue, "/namespace", message);
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,3 @@
+module gitwork.dev/kubernetes-schemas
+
+go 1.24.0
