@@ -21,6 +21,10 @@ pub(crate) enum Format {
     ConfigKey,
     /// The name of an environment variable: printable ASCII without `=`.
     EnvName,
+    /// A resource of a container, as an environment variable or a file.
+    ResourceField,
+    /// What a LimitRange is for.
+    LimitType,
     Ip,
     Cidr,
     /// `/a/b`.
@@ -79,6 +83,8 @@ impl Format {
             "port-name" => Self::PortName,
             "config-key" => Self::ConfigKey,
             "env-name" => Self::EnvName,
+            "resource-field" => Self::ResourceField,
+            "limit-type" => Self::LimitType,
             "ip" => Self::Ip,
             "cidr" => Self::Cidr,
             "absolute-path" => Self::AbsolutePath,
@@ -204,15 +210,22 @@ impl Format {
                 };
                 must_be(text.split(['.', '/']).all(part), "the name of a sysctl")
             }
+            Self::ResourceField => must_be(
+                is_resource_field(text),
+                "limits.NAME or requests.NAME with cpu, memory, ephemeral-storage or hugepages-SIZE",
+            ),
+            Self::LimitType => must_be(
+                ["Container", "Pod", "PersistentVolumeClaim"].contains(&text)
+                    || (text.contains('/') && check_qualified_name(text).is_none()),
+                "Container, Pod, PersistentVolumeClaim or a name with a domain",
+            ),
             Self::FieldPath => must_be(is_field_path(text), "a field such as metadata.name"),
             Self::Iqn => {
                 let starts = ["iqn.", "eui.", "naa."].iter().any(|start| text.starts_with(start));
                 must_be(starts && !text.contains(' '), "a name that begins with iqn., eui. or naa.")
             }
             Self::CrdKind => Self::Dns1035.problem(&text.to_ascii_lowercase()),
-            Self::JsonPath => {
-                must_be(text.starts_with('.') && !text.contains(' '), "a path that begins with '.'")
-            }
+            Self::JsonPath => must_be(text.starts_with('.'), "a path that begins with '.'"),
             Self::WebhookName => must_be(
                 check_subdomain(text, 253).is_ok() && text.split('.').count() > 2,
                 "a domain with at least three labels",
@@ -240,6 +253,13 @@ fn is_field_path(text: &str) -> bool {
     let with_key = ["metadata.labels['", "metadata.annotations['"];
     FIELDS.contains(&text)
         || with_key.iter().any(|start| text.starts_with(start) && text.ends_with("']"))
+}
+
+/// Whether a pod can pass on a resource of a container.
+fn is_resource_field(text: &str) -> bool {
+    text.strip_prefix("limits.").or_else(|| text.strip_prefix("requests.")).is_some_and(|name| {
+        ["cpu", "memory", "ephemeral-storage"].contains(&name) || name.starts_with("hugepages-")
+    })
 }
 
 fn is_port_name(text: &str) -> bool {
@@ -370,6 +390,13 @@ mod tests {
             ),
             (Format::Host, &["a.b", "*.a.b"], &["*", "A.b", "a.*.b"]),
             (Format::Dns1035, &["a-1"], &["1a", "a.b", "A"]),
+            (
+                Format::ResourceField,
+                &["limits.cpu", "requests.hugepages-2Mi"],
+                &["cpu", "limits.gpu", "limit.cpu"],
+            ),
+            (Format::LimitType, &["Pod", "openshift.io/Image"], &["pod", "Image", "a b/c"]),
+            (Format::JsonPath, &[".", ".status.a[?(@.type == 'Ready')]"], &["status", "$.a"]),
             (Format::RelativePath, &["a/b", "..a"], &["/a", "a/../b"]),
         ] {
             for text in good {

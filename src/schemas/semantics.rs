@@ -23,7 +23,7 @@ pub(crate) fn check(checker: &mut Checker<'_>, of: &str, fields: &Map<String, Va
         | "core.v1.NodeSelectorRequirement"
         | "core.v1.ScopedResourceSelectorRequirement" => requirement(checker, fields),
         "apps.v1.DeploymentSpec" | "apps.v1.ReplicaSetSpec" | "apps.v1.DaemonSetSpec" => {
-            workloads::selector(checker, fields)
+            workloads::selector(checker, fields);
         }
         "apps.v1.StatefulSetSpec" => {
             workloads::selector(checker, fields);
@@ -155,10 +155,11 @@ fn metric(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
         "External" => ("external", &["resource", "containerResource", "pods", "object"]),
         _ => return,
     };
-    if !fields.contains_key(field) {
+    let has = |name: &str| fields.get(name).is_some_and(|one| !one.is_null());
+    if !has(field) {
         checker.report(Problem::MissingField, format!("a metric of type {of} needs `{field}`"));
     }
-    for other in others.iter().filter(|other| fields.contains_key(**other)) {
+    for other in others.iter().filter(|other| has(other)) {
         let message = format!("a metric of type {of} has no `{other}`");
         checker.report_at(Problem::InvalidValue, &format!("/{other}"), message);
     }

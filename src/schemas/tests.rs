@@ -152,6 +152,54 @@ fn claims_of_a_stateful_set_can_be_mounted() {
     assert_eq!(object("clam"), [expected]);
 }
 
+/// Read in the validation of six minors, as few repositories have them.
+#[test]
+fn rare_values_that_api_servers_accept() {
+    let pod = "/spec/template/spec";
+    for (pointer, value) in [
+        (
+            format!("{pod}/hostAliases"),
+            json!([{"ip": "10.0.0.1", "hostnames": ["a"]}, {"ip": "10.0.0.1", "hostnames": ["b"]}]),
+        ),
+        (
+            format!("{CONTAINER}/env"),
+            json!([{"name": "A", "valueFrom": {"resourceFieldRef": {
+                "resource": "limits.hugepages-2Mi",
+            }}}]),
+        ),
+        (
+            format!("{pod}/tolerations"),
+            json!([{"operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": null}]),
+        ),
+    ] {
+        assert_eq!(found(&deployment(&pointer, value)), Vec::<String>::new(), "{pointer}");
+    }
+    let service = |spec: Value| {
+        let metadata = json!({"name": "a"});
+        let spec =
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec});
+        found(&spec)
+    };
+    let ports = json!([{"port": 80}]);
+    for spec in [
+        json!({"type": "ExternalName", "externalName": "example.com."}),
+        json!({"ports": ports, "loadBalancerSourceRanges": [], "externalTrafficPolicy": null}),
+        json!({
+            "type": "LoadBalancer", "ports": ports, "loadBalancerSourceRanges": [" 10.0.0.0/8 "],
+        }),
+    ] {
+        assert_eq!(service(spec.clone()), Vec::<String>::new(), "{spec}");
+    }
+    for spec in [
+        json!({"type": "ExternalName", "externalName": "."}),
+        json!({"type": "ExternalName", "externalName": "a_b."}),
+        json!({"ports": ports, "loadBalancerSourceRanges": ["10.0.0.0/8"]}),
+        json!({"type": "LoadBalancer", "ports": ports, "loadBalancerSourceRanges": ["10.0.0.0"]}),
+    ] {
+        assert_eq!(service(spec.clone()).len(), 1, "{spec}");
+    }
+}
+
 #[test]
 fn missing_fields_are_named_at_their_parent() {
     let claim = json!({

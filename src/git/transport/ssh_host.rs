@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use russh::client::{ChannelOpenHandle, DisconnectReason, Handler, Msg, Session};
 use russh::keys::ssh_key::HashAlg;
 use russh::keys::{PublicKey, PublicKeyOrCertificate};
-use russh::{Channel, SendError};
+use russh::{AlgorithmKind, Channel, SendError};
 
 use super::http_error::broken;
 use super::known_hosts::{self, HostKeyCheck};
@@ -59,6 +59,9 @@ impl SshError {
         let problem = match self {
             Self::HostKey(error) => return error,
             Self::Library(russh::Error::IO(error)) => return broken(host, &error),
+            Self::Library(russh::Error::NoCommonAlgo { kind, theirs, .. }) => {
+                no_common_algorithm(&kind, &theirs)
+            }
             Self::Library(error) => printable(&error.to_string()),
             Self::Unrequested => "the host opened a channel that was not requested".to_owned(),
             Self::Sha1 => "the host accepts RSA keys with SHA-1 signatures alone, which are \
@@ -161,6 +164,18 @@ impl Handler for Host {
 }
 
 /// The beginning of a text, on one line.
+fn no_common_algorithm(kind: &AlgorithmKind, theirs: &[String]) -> String {
+    let purpose = match kind {
+        AlgorithmKind::Kex => "key exchange",
+        AlgorithmKind::Key => "host keys",
+        AlgorithmKind::Cipher => "encryption",
+        AlgorithmKind::Compression => "compression",
+        AlgorithmKind::Mac => "message authentication",
+    };
+    let offered = printable(&theirs.join(", "));
+    format!("no common algorithm for {purpose}; the host offers {offered}")
+}
+
 fn printable(text: &str) -> String {
     let text = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     text.take(TEXT_CHARS_MAX).collect()

@@ -136,7 +136,8 @@ async fn login_with_rsa(
     Ok(false)
 }
 
-/// The algorithms to offer, with the known types of host keys first.
+/// The algorithms to offer, with the known types of host keys first. SHA-1 signatures of RSA host
+/// keys are forgeable, and OpenSSH 8.8 and newer refuse them too.
 fn preferred(known: &[String]) -> Preferred {
     let all = Preferred::default();
     let wanted = |algorithm: &Algorithm| {
@@ -146,8 +147,9 @@ fn preferred(known: &[String]) -> Preferred {
                 || (kind == "ssh-rsa" && matches!(algorithm, Algorithm::Rsa { .. }))
         })
     };
+    let is_sha1 = |algorithm: &Algorithm| matches!(algorithm, Algorithm::Rsa { hash: None });
     let (mut first, others): (Vec<Algorithm>, Vec<Algorithm>) =
-        all.key.iter().cloned().partition(wanted);
+        all.key.iter().filter(|key| !is_sha1(key)).cloned().partition(wanted);
     first.extend(others);
     Preferred { key: first.into(), ..all }
 }
@@ -168,6 +170,7 @@ mod tests {
         let rsa = order(&["ssh-rsa"]);
         assert_eq!(rsa.get(..2).unwrap(), ["rsa-sha2-512", "rsa-sha2-256"]);
         assert_eq!(order(&["ecdsa-sha2-nistp384"]).first().unwrap(), "ecdsa-sha2-nistp384");
+        assert!(!rsa.contains(&"ssh-rsa".to_owned()), "SHA-1 is not offered: {rsa:?}");
         assert_eq!(rsa.len(), usual.len(), "the other kinds follow, to name the offered key");
     }
 }

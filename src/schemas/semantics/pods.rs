@@ -146,7 +146,7 @@ pub(super) fn toleration(checker: &mut Checker<'_>, fields: &Map<String, Value>)
         checker.report_at(Problem::InvalidValue, "/value", message);
     }
     let effect = text(fields, "effect");
-    if fields.contains_key("tolerationSeconds") && effect != "NoExecute" {
+    if fields.get("tolerationSeconds").is_some_and(|one| !one.is_null()) && effect != "NoExecute" {
         let message = "`tolerationSeconds` needs `effect: NoExecute`";
         checker.report_at(Problem::InvalidValue, "/tolerationSeconds", message);
     }

@@ -2,19 +2,17 @@
 
 use serde_json::{Map, Value};
 
-use crate::checker::Checker;
+use crate::checker::{Checker, is_missing};
 use crate::fields::{items, text};
 use crate::finding::{Problem, shown};
+use crate::formats::Format;
 
 pub(super) fn spec(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
     let (of, address) = (text(fields, "type"), text(fields, "clusterIP"));
     let ports = items(fields, "ports");
     let is_headless = address == "None";
     if of == "ExternalName" {
-        if text(fields, "externalName").is_empty() {
-            let message = "a Service of type ExternalName needs `externalName`";
-            checker.report(Problem::MissingField, message);
-        }
+        external_name(checker, text(fields, "externalName"));
         if !address.is_empty() {
             let message = "a Service of type ExternalName has no `clusterIP`";
             checker.report_at(Problem::InvalidValue, "/clusterIP", message);
@@ -45,15 +43,44 @@ pub(super) fn spec(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
             checker.report_at(Problem::InvalidValue, &format!("{at}/nodePort"), message);
         }
     }
-    let policy = fields.get("externalTrafficPolicy").is_some_and(|one| one != "");
+    let policy = !text(fields, "externalTrafficPolicy").is_empty();
     if policy && !has_node_ports && items(fields, "externalIPs").is_empty() {
         let message = "`externalTrafficPolicy` needs the type NodePort or LoadBalancer";
         checker.report_at(Problem::InvalidValue, "/externalTrafficPolicy", message);
     }
-    for name in ["loadBalancerClass", "allocateLoadBalancerNodePorts", "loadBalancerSourceRanges"] {
+    source_ranges(checker, fields);
+    for name in ["loadBalancerClass", "allocateLoadBalancerNodePorts"] {
         if of != "LoadBalancer" && fields.get(name).is_some_and(|one| !one.is_null()) {
             let message = format!("`{name}` needs the type LoadBalancer");
             checker.report_at(Problem::InvalidValue, &format!("/{name}"), message);
+        }
+    }
+}
+
+/// A name may end with a dot.
+fn external_name(checker: &mut Checker<'_>, name: &str) {
+    let domain = name.strip_suffix('.').unwrap_or(name);
+    if domain.is_empty() {
+        let message = "a Service of type ExternalName needs `externalName`";
+        checker.report(Problem::MissingField, message);
+    } else if let Some(why) = Format::Subdomain.problem(domain) {
+        let message = format!("`externalName` is {:?}, which {why}", shown(name));
+        checker.report_at(Problem::InvalidValue, "/externalName", message);
+    }
+}
+
+/// They belong to load balancers, and may have spaces around them.
+fn source_ranges(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let name = "loadBalancerSourceRanges";
+    if !is_missing(fields.get(name)) && text(fields, "type") != "LoadBalancer" {
+        let message = format!("`{name}` needs the type LoadBalancer");
+        checker.report_at(Problem::InvalidValue, &format!("/{name}"), message);
+    }
+    for (index, range) in items(fields, name).iter().enumerate() {
+        let Some(range) = range.as_str() else { continue };
+        if let Some(why) = Format::Cidr.problem(range.trim()) {
+            let message = format!("`{name}` has {:?}, which {why}", shown(range));
+            checker.report_at(Problem::InvalidValue, &format!("/{name}/{index}"), message);
         }
     }
 }
