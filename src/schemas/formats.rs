@@ -35,6 +35,14 @@ pub(crate) enum Format {
     MountPath,
     /// A resource such as `cpu` or `example.com/gpu`.
     ResourceName,
+    /// A resource that containers use.
+    ContainerResource,
+    /// A resource that a LimitRange may limit.
+    LimitedResource,
+    /// What a ResourceQuota may count.
+    QuotaResource,
+    /// `kubernetes`, or a name with a domain.
+    Finalizer,
     /// The fields of a cron schedule.
     Cron,
     /// Not negative.
@@ -91,6 +99,10 @@ impl Format {
             "relative-path" => Self::RelativePath,
             "mount-path" => Self::MountPath,
             "resource-name" => Self::ResourceName,
+            "container-resource" => Self::ContainerResource,
+            "limited-resource" => Self::LimitedResource,
+            "quota-resource" => Self::QuotaResource,
+            "finalizer" => Self::Finalizer,
             "cron" => Self::Cron,
             "quantity" => Self::Quantity,
             "time-zone" => Self::TimeZone,
@@ -178,6 +190,23 @@ impl Format {
     fn rare_problem(self, text: &str) -> Option<String> {
         let must_be = |is_good: bool, what: &str| (!is_good).then(|| format!("must be {what}"));
         match self {
+            Self::ContainerResource => must_be(
+                is_resource(text, CONTAINER_RESOURCES),
+                "cpu, memory, ephemeral-storage, hugepages-SIZE or a name with a domain",
+            ),
+            Self::LimitedResource => must_be(
+                text == "storage" || is_resource(text, CONTAINER_RESOURCES),
+                "cpu, memory, ephemeral-storage, storage, hugepages-SIZE or a name with a domain",
+            ),
+            Self::QuotaResource => must_be(
+                is_resource(text, QUOTA_RESOURCES),
+                "a resource that quotas know, such as requests.cpu, pods or \
+                 count/deployments.apps",
+            ),
+            Self::Finalizer => check_qualified_name(text).or_else(|| {
+                let is_good = text.contains('/') || STANDARD_FINALIZERS.contains(&text);
+                must_be(is_good, "a name with a domain, such as example.com/name")
+            }),
             Self::HeaderName => must_be(
                 !text.is_empty()
                     && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_'),
@@ -233,6 +262,41 @@ impl Format {
             _ => None,
         }
     }
+}
+
+/// Finalizers that have no domain.
+pub(crate) const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
+
+const CONTAINER_RESOURCES: &[&str] = &["cpu", "memory", "ephemeral-storage"];
+
+const QUOTA_RESOURCES: &[&str] = &[
+    "cpu",
+    "memory",
+    "ephemeral-storage",
+    "requests.cpu",
+    "requests.memory",
+    "requests.storage",
+    "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+    "pods",
+    "services",
+    "services.nodeports",
+    "services.loadbalancers",
+    "replicationcontrollers",
+    "resourcequotas",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+];
+
+/// Whether a text is one of these resources, huge pages, or a name with a domain.
+fn is_resource(text: &str, known: &[&str]) -> bool {
+    let is_plain = known.contains(&text)
+        || text.starts_with("hugepages-")
+        || text.starts_with("requests.hugepages-");
+    (is_plain || text.contains('/')) && check_qualified_name(text).is_none()
 }
 
 /// Whether a pod can tell a field of itself, as an environment variable or a file.
@@ -321,7 +385,7 @@ fn jiff_like_zone(text: &str) -> bool {
         !part.is_empty()
             && part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+'))
     };
-    !text.is_empty() && text.split('/').all(part)
+    text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.split('/').all(part)
 }
 
 /// What is wrong with a cron schedule (robfig/cron's standard parser).
@@ -395,6 +459,18 @@ mod tests {
                 &["limits.cpu", "requests.hugepages-2Mi"],
                 &["cpu", "limits.gpu", "limit.cpu"],
             ),
+            (
+                Format::LimitedResource,
+                &["cpu", "storage", "hugepages-2Mi", "example.com/gpu"],
+                &["cpus", "pods"],
+            ),
+            (
+                Format::QuotaResource,
+                &["requests.cpu", "pods", "count/jobs.batch", "requests.nvidia.com/gpu"],
+                &["request.cpu", "pod", "storage"],
+            ),
+            (Format::Finalizer, &["kubernetes", "example.com/a"], &["a", "a b/c"]),
+            (Format::TimeZone, &["UTC", "Europe/Berlin", "Etc/GMT+3"], &["Local", "-1", "a b"]),
             (Format::LimitType, &["Pod", "openshift.io/Image"], &["pod", "Image", "a b/c"]),
             (Format::JsonPath, &[".", ".status.a[?(@.type == 'Ready')]"], &["status", "$.a"]),
             (Format::RelativePath, &["a/b", "..a"], &["/a", "a/../b"]),

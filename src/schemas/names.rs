@@ -20,9 +20,9 @@ pub(crate) fn problem(
         (length > most).then(|| format!("has {length} characters; {kind} allows {most}"))
     };
     match (group, kind) {
-        ("rbac.authorization.k8s.io" | "certificates.k8s.io", _) => {
-            Format::PathSegment.problem(name)
-        }
+        ("rbac.authorization.k8s.io" | "certificates.k8s.io", _)
+        | ("policy", "PodDisruptionBudget")
+        | ("", "Event") => Format::PathSegment.problem(name),
         ("internal.apiserver.k8s.io", _) => None,
         ("", "Namespace") => Format::DnsLabel.problem(name),
         // From 1.34 on, a cluster may accept names that begin with a digit.
@@ -34,7 +34,10 @@ pub(crate) fn problem(
         }
         ("apps", "StatefulSet") => Format::DnsLabel.problem(name),
         ("batch", "CronJob") => Format::Subdomain.problem(name).or_else(|| at_most(52)),
-        ("batch", "Job") => Format::Subdomain.problem(name).or_else(|| at_most(63)),
+        ("batch", "Job") => Format::Subdomain
+            .problem(name)
+            .or_else(|| at_most(63))
+            .or_else(|| indexed_job_problem(name, object)),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => {
             let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
             let wanted = text("/spec/names/plural").zip(text("/spec/group"));
@@ -62,7 +65,17 @@ pub(crate) fn problem(
             let reserved = || is_reserved.then(|| "begins with system-, which is reserved".into());
             Format::Subdomain.problem(name).or_else(reserved)
         }
-        ("storage.k8s.io", "CSIDriver") => Format::Subdomain.problem(name).or_else(|| at_most(63)),
         _ => check_subdomain(name, 253).err().map(|why| why.to_string()),
     }
+}
+
+/// The pods of an indexed Job have its name and their index as host names.
+fn indexed_job_problem(name: &str, object: &Value) -> Option<String> {
+    if object.pointer("/spec/completionMode").and_then(Value::as_str) != Some("Indexed") {
+        return None;
+    }
+    let completions = object.pointer("/spec/completions").and_then(Value::as_i64).unwrap_or(1);
+    let last = format!("{name}-{}", completions.max(1) - 1);
+    let problem = Format::DnsLabel.problem(&last);
+    problem.map(|why| format!("makes pods with the host name {last:?}, which {why}"))
 }

@@ -46,8 +46,16 @@ fn built_in(checker: &mut Checker<'_>, kind: &Kind, object: &Value, cluster: &Cl
     checker.is_secret = kind.group.is_empty() && kind.kind == "Secret";
     checker.value(object, &Shape::Type(kind.of), &FieldRules::default());
     let with_prefix = !matches!(
-        kind.group,
-        "apiextensions.k8s.io" | "apiregistration.k8s.io" | "admissionregistration.k8s.io"
+        (kind.group, kind.kind),
+        (
+            "apiextensions.k8s.io"
+                | "apiregistration.k8s.io"
+                | "admissionregistration.k8s.io"
+                | "coordination.k8s.io"
+                | "node.k8s.io",
+            _
+        ) | ("policy", "PodDisruptionBudget")
+            | ("" | "events.k8s.io", "Event")
     );
     metadata_of(checker, object, with_prefix);
     check_name(checker, object, |name| {

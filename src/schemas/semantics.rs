@@ -5,11 +5,13 @@ mod pods;
 mod services;
 mod workloads;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-use crate::checker::Checker;
+use crate::checker::{Checker, escaped};
 use crate::fields::{items, text};
-use crate::finding::Problem;
+use crate::finding::{Problem, shown};
 use crate::metadata::{self, MetadataRules};
 
 /// Checks the fields of a value of a built-in type with each other.
@@ -22,7 +24,11 @@ pub(crate) fn check(checker: &mut Checker<'_>, of: &str, fields: &Map<String, Va
         "meta.v1.LabelSelectorRequirement"
         | "core.v1.NodeSelectorRequirement"
         | "core.v1.ScopedResourceSelectorRequirement" => requirement(checker, fields),
-        "apps.v1.DeploymentSpec" | "apps.v1.ReplicaSetSpec" | "apps.v1.DaemonSetSpec" => {
+        "apps.v1.DeploymentSpec" => {
+            workloads::selector(checker, fields);
+            workloads::deadline(checker, fields);
+        }
+        "apps.v1.ReplicaSetSpec" | "apps.v1.DaemonSetSpec" => {
             workloads::selector(checker, fields);
         }
         "apps.v1.StatefulSetSpec" => {
@@ -40,6 +46,18 @@ pub(crate) fn check(checker: &mut Checker<'_>, of: &str, fields: &Map<String, Va
         "core.v1.Toleration" => pods::toleration(checker, fields),
         "core.v1.ServiceSpec" => services::spec(checker, fields),
         "core.v1.PersistentVolumeClaimSpec" => claim(checker, fields),
+        "core.v1.PersistentVolumeSpec" => volume(checker, fields),
+        "core.v1.Namespace" => namespace(checker, fields),
+        "apps.v1.ControllerRevision" => revision(checker, fields),
+        "networking.v1.ServiceCIDRSpec" => services::cidrs(checker, fields),
+        "discovery.v1.EndpointSlice" => services::slice(checker, fields),
+        "core.v1.EndpointAddress" | "discovery.v1.Endpoint" => {
+            services::not_empty(checker, fields, "nodeName");
+        }
+        "admissionregistration.v1.RuleWithOperations"
+        | "admissionregistration.v1.NamedRuleWithOperations" => {
+            extensions::webhook_rule(checker, fields);
+        }
         "rbac.v1.PolicyRule" => policy_rule(checker, fields),
         "rbac.v1.Subject" => subject(checker, fields),
         "autoscaling.v2.HorizontalPodAutoscalerSpec"
@@ -98,6 +116,38 @@ fn claim(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
     }
 }
 
+/// A volume has the size of its storage, and nothing else.
+fn volume(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let Some(Value::Object(capacity)) = fields.get("capacity") else { return };
+    if !capacity.keys().eq(["storage"]) {
+        let message = "`capacity` of a PersistentVolume must have `storage` and nothing else";
+        checker.report_at(Problem::InvalidValue, "/capacity", message);
+    }
+}
+
+/// The labels of Pod Security.
+fn namespace(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    const LEVELS: &[&str] = &["privileged", "baseline", "restricted"];
+    let labels = fields.get("metadata").and_then(|one| one.get("labels"));
+    for mode in ["enforce", "audit", "warn"] {
+        let key = format!("pod-security.kubernetes.io/{mode}");
+        let level = labels.and_then(|labels| labels.get(&key)).and_then(Value::as_str);
+        if let Some(level) = level.filter(|level| !LEVELS.contains(level)) {
+            let near = crate::suggest::did_you_mean(level, LEVELS.iter().copied());
+            let all = LEVELS.join(", ");
+            let message = format!("`{key}` is {:?}, and must be one of {all}{near}", shown(level));
+            let below = format!("/metadata/labels/{}", escaped(&key));
+            checker.report_at(Problem::InvalidMetadata, &below, message);
+        }
+    }
+}
+
+fn revision(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    if fields.get("data").is_some_and(|data| !data.is_null() && !data.is_object()) {
+        checker.report_at(Problem::WrongType, "/data", "`data` must be a mapping");
+    }
+}
+
 fn policy_rule(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
     let has = |name: &str| !items(fields, name).is_empty();
     if has("nonResourceURLs") {
@@ -124,7 +174,9 @@ fn subject(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
         let message = format!("the name of the ServiceAccount {why}");
         checker.report_at(Problem::InvalidValue, "/name", message);
     }
-    if is_account && text(fields, "namespace").is_empty() {
+    // In a RoleBinding, the API server takes the namespace of the binding.
+    let needs_namespace = is_account && checker.is_in("rbac.v1.ClusterRoleBinding");
+    if needs_namespace && text(fields, "namespace").is_empty() {
         let message = "a ServiceAccount as a subject needs `namespace`";
         checker.report(Problem::MissingField, message);
     }
@@ -189,7 +241,7 @@ fn limit(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
             for (resource, least) in low {
                 let most = high.get(resource).and_then(pods::number);
                 if pods::number(least).zip(most).is_some_and(|(least, most)| least > most) {
-                    let resource = crate::finding::shown(resource);
+                    let resource = shown(resource);
                     let message = format!("`{lower}` of {resource} is larger than `{upper}`");
                     checker.report_at(Problem::InvalidValue, &format!("/{lower}"), message);
                 }
@@ -202,9 +254,8 @@ fn config_map(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
     let map = |name: &str| fields.get(name).and_then(Value::as_object);
     let (Some(data), Some(binary)) = (map("data"), map("binaryData")) else { return };
     for key in data.keys().filter(|key| binary.contains_key(*key)) {
-        let message =
-            format!("the key {:?} is in `data` and in `binaryData`", crate::finding::shown(key));
-        let below = format!("/binaryData/{}", crate::checker::escaped(key));
+        let message = format!("the key {:?} is in `data` and in `binaryData`", shown(key));
+        let below = format!("/binaryData/{}", escaped(key));
         checker.report_at(Problem::InvalidValue, &below, message);
     }
 }
@@ -226,5 +277,23 @@ fn secret(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
     for key in needed.iter().filter(|key| !has(key)) {
         let message = format!("a Secret of type {of} needs the key {key:?}");
         checker.report(Problem::MissingField, message);
+    }
+    for key in needed.iter().filter(|key| key.starts_with(".docker")) {
+        docker_config(checker, fields, key);
+    }
+}
+
+/// The logins of container registries are a JSON object. `stringData` wins over `data`.
+fn docker_config(checker: &mut Checker<'_>, fields: &Map<String, Value>, key: &str) {
+    let within = |name: &str| fields.get(name)?.get(key)?.as_str();
+    let (name, bytes) = match within("stringData") {
+        Some(text) => ("stringData", Some(text.as_bytes().to_owned())),
+        None => ("data", within("data").and_then(|text| STANDARD.decode(text).ok())),
+    };
+    let Some(bytes) = bytes else { return };
+    if serde_json::from_slice::<Option<Map<String, Value>>>(&bytes).is_err() {
+        let message = format!("the key {key:?} must have a JSON object");
+        let below = format!("/{name}/{}", escaped(key));
+        checker.report_at(Problem::InvalidValue, &below, message);
     }
 }

@@ -55,6 +55,17 @@ pub(super) fn admission_policy(checker: &mut Checker<'_>, fields: &Map<String, V
     }
 }
 
+/// A wildcard stands alone.
+pub(super) fn webhook_rule(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    for name in ["operations", "apiGroups", "apiVersions"] {
+        let all = items(fields, name);
+        if all.len() > 1 && all.iter().any(|one| one == "*") {
+            let message = format!("`{name}` has *, which must be its only item");
+            checker.report_at(Problem::InvalidValue, &format!("/{name}"), message);
+        }
+    }
+}
+
 pub(super) fn api_service(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
     let skips = fields.get("insecureSkipTLSVerify") == Some(&Value::Bool(true));
     if skips && is_missing(fields.get("service")) {

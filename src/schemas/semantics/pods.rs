@@ -137,7 +137,7 @@ pub(super) fn number(quantity: &Value) -> Option<f64> {
 
 pub(super) fn toleration(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
     let (key, operator) = (text(fields, "key"), text(fields, "operator"));
-    if key.is_empty() && operator != "Exists" && !operator.is_empty() {
+    if key.is_empty() && operator != "Exists" {
         let message = "a toleration without `key` must have `operator: Exists`";
         checker.report(Problem::InvalidValue, message);
     }

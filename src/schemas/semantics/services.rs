@@ -1,5 +1,7 @@
 //! Services.
 
+use std::net::IpAddr;
+
 use serde_json::{Map, Value};
 
 use crate::checker::{Checker, is_missing};
@@ -20,7 +22,7 @@ pub(super) fn spec(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
     } else if ports.is_empty() && !is_headless {
         checker.report(Problem::MissingField, "a Service needs `ports`");
     }
-    if !address.is_empty() && !is_headless && address.parse::<std::net::IpAddr>().is_err() {
+    if !address.is_empty() && !is_headless && address.parse::<IpAddr>().is_err() {
         let message =
             format!("`clusterIP` is {:?}; it must be an IP address or None", shown(address));
         checker.report_at(Problem::InvalidValue, "/clusterIP", message);
@@ -98,7 +100,49 @@ pub(super) fn ingress_path(checker: &mut Checker<'_>, fields: &Map<String, Value
     }
 }
 
+/// Blocks of addresses: one of each IP family.
+pub(super) fn cidrs(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let texts = items(fields, "cidrs").iter().filter_map(Value::as_str);
+    let (v6, v4): (Vec<&str>, Vec<&str>) = texts.partition(|text| text.contains(':'));
+    if v4.len() > 1 || v6.len() > 1 {
+        let message = "`cidrs` has at most one block of each IP family";
+        checker.report_at(Problem::InvalidValue, "/cidrs", message);
+    }
+}
+
+/// Addresses of the type of an EndpointSlice.
+pub(super) fn slice(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let of = text(fields, "addressType");
+    for (index, endpoint) in items(fields, "endpoints").iter().enumerate() {
+        let addresses = endpoint.get("addresses").and_then(Value::as_array);
+        for (at, address) in addresses.into_iter().flatten().enumerate() {
+            let Some(address) = address.as_str() else { continue };
+            let parsed = address.parse::<IpAddr>();
+            let is_good = match of {
+                "IPv4" => parsed.is_ok_and(|ip| ip.is_ipv4()),
+                "IPv6" => parsed.is_ok_and(|ip| ip.is_ipv6()),
+                "FQDN" => Format::Subdomain.problem(address).is_none(),
+                _ => true,
+            };
+            if !is_good {
+                let message = format!("{:?} is no address of the type {of}", shown(address));
+                let below = format!("/endpoints/{index}/addresses/{at}");
+                checker.report_at(Problem::InvalidValue, &below, message);
+            }
+        }
+    }
+}
+
+/// A name that is there must not be empty, where no name means something else.
+pub(super) fn not_empty(checker: &mut Checker<'_>, fields: &Map<String, Value>, name: &str) {
+    if fields.get(name).is_some_and(|value| value == "") {
+        let message = format!("`{name}` must not be empty; remove it");
+        checker.report_at(Problem::InvalidValue, &format!("/{name}"), message);
+    }
+}
+
 pub(super) fn policy_port(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    not_empty(checker, fields, "port");
     let (port, end) = (fields.get("port"), fields.get("endPort").and_then(Value::as_i64));
     let Some(end) = end else { return };
     let problem = match port {

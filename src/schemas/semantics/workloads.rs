@@ -70,6 +70,10 @@ pub(super) fn replication_controller(checker: &mut Checker<'_>, fields: &Map<Str
     let Some(template) = fields.get("template").and_then(Value::as_object) else { return };
     let labels = template_labels(template);
     let selector = fields.get("selector").and_then(Value::as_object);
+    if selector.is_none_or(Map::is_empty) && labels.is_none_or(Map::is_empty) {
+        let message = "a ReplicationController needs `selector`, or labels in its `template`";
+        checker.report(Problem::MissingField, message);
+    }
     let missing = selector
         .into_iter()
         .flatten()
@@ -78,6 +82,21 @@ pub(super) fn replication_controller(checker: &mut Checker<'_>, fields: &Map<Str
         not_selected(checker, &format!("`{}`", shown(key)));
     }
     restart_policy(checker, template, &["", "Always"]);
+}
+
+/// A Deployment fails when it makes no progress for longer than its pods need to be ready.
+pub(super) fn deadline(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    const DEFAULT_SECONDS: i64 = 600;
+    let number = |name: &str| fields.get(name).and_then(Value::as_i64);
+    let deadline = number("progressDeadlineSeconds").unwrap_or(DEFAULT_SECONDS);
+    let least = number("minReadySeconds").unwrap_or_default();
+    if least >= deadline && least > 0 {
+        let message = format!(
+            "`minReadySeconds` is {least}, and must be less than `progressDeadlineSeconds`, \
+             {deadline}"
+        );
+        checker.report_at(Problem::InvalidValue, "/minReadySeconds", message);
+    }
 }
 
 /// The templates of claims are volumes of the pods.

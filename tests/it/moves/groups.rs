@@ -158,7 +158,7 @@ async fn objects_move_between_works_of_groups_and_of_the_cluster() {
     // It moves to another group, and the cluster leaves the first one in the same commit.
     fleet.write("groups/near/group.yaml", &group);
     fleet.rename("groups/far/store", "groups/near/all");
-    fleet.write("groups/far/group.yaml", "clusters: [nobody]\n");
+    fleet.write("groups/far/group.yaml", "clusters: [\"nobody-*\"]\n");
     fleet.add_other("groups/far/rest");
     fleet.until_moved(&[("all", &[DATA, other, VOLUME]), ("own", &[&owns])]).await;
 

@@ -124,18 +124,41 @@ struct Counts {
     refused: usize,
     found: usize,
     accepted: usize,
+    /// gitwork refuses on purpose what the API server accepts.
+    reviewed: usize,
     false_alarms: usize,
 }
 
-/// Whether gitwork refuses on purpose what the API server accepts.
+/// A reason for which gitwork refuses what the API server accepts.
+struct Reviewed {
+    /// The kinds that it is about; all, if empty.
+    kind: &'static str,
+    /// What the error begins with: its code and its field.
+    error: &'static str,
+}
+
+const REVIEWED: &[Reviewed] = &[
+    // OCM's agent identifies objects by these fields, and does not fill them in.
+    Reviewed { kind: "", error: "GW401 " },
+    Reviewed { kind: "", error: "GW402 " },
+    Reviewed { kind: "", error: "GW403 " },
+    Reviewed { kind: "", error: "GW404 " },
+    // Names of access control have no limit; gitwork allows 253 characters, as for all others.
+    Reviewed { kind: "", error: "GW410 metadata.name: \"aaaa" },
+    // The API server stores any template of pods and claims, and then refuses each of them.
+    Reviewed { kind: "StatefulSet", error: "GW803 spec.template" },
+    Reviewed { kind: "StatefulSet", error: "GW804 spec.template" },
+    Reviewed { kind: "StatefulSet", error: "GW803 spec.volumeClaimTemplates" },
+    Reviewed { kind: "StatefulSet", error: "GW804 spec.volumeClaimTemplates" },
+    // The API server drops the field without a word, and the claim gets an empty volume.
+    Reviewed { kind: "PersistentVolumeClaim", error: "GW803 spec.dataSource: " },
+];
+
 fn is_reviewed(kind: &str, errors: &[String]) -> bool {
-    let is_reviewed = |error: &String| {
-        // OCM's agent identifies objects by these fields, and does not fill them in.
-        ["GW401", "GW402", "GW403", "GW404"].iter().any(|code| error.starts_with(code))
-            // The API server accepts a StatefulSet with any template, and then refuses its pods.
-            || (kind == "StatefulSet" && error.contains(" spec.template"))
+    let is_of = |one: &Reviewed, error: &str| {
+        (one.kind.is_empty() || one.kind == kind) && error.starts_with(one.error)
     };
-    errors.iter().all(is_reviewed)
+    errors.iter().all(|error| REVIEWED.iter().any(|one| is_of(one, error)))
 }
 
 #[tokio::test]
@@ -154,7 +177,7 @@ async fn validate_refuses_what_a_real_api_server_refuses() {
     let cases = cases();
     let ours = verdicts(&cases);
     let objects: Vec<Value> = cases.iter().map(|case| case.object.clone()).collect();
-    let theirs = server.dry_runs(objects).await;
+    let theirs = server.clone().dry_runs(objects).await;
     let mut counts: BTreeMap<Class, Counts> = BTreeMap::new();
     let mut report = String::new();
     for ((case, ours), theirs) in cases.iter().zip(&ours).zip(&theirs) {
@@ -175,9 +198,16 @@ async fn validate_refuses_what_a_real_api_server_refuses() {
             }
             (Verdict::Accepted, None) => of_class.accepted += 1,
             (Verdict::Accepted, Some(errors)) => {
-                of_class.accepted += 1;
                 let kind = case.object["kind"].as_str().unwrap_or_default();
-                if !is_reviewed(kind, errors) {
+                if is_reviewed(kind, errors) {
+                    of_class.accepted += 1;
+                    of_class.reviewed += 1;
+                    report += &line("reviewed", &errors.join("; "));
+                } else if let Verdict::Refused(_) = server.creation(&case.object).await {
+                    of_class.refused += 1;
+                    of_class.found += 1;
+                } else {
+                    of_class.accepted += 1;
                     of_class.false_alarms += 1;
                     report += &line("false alarm", &errors.join("; "));
                 }
@@ -193,17 +223,23 @@ async fn validate_refuses_what_a_real_api_server_refuses() {
 fn check_counts(counts: &BTreeMap<Class, Counts>) {
     let mut failed = Vec::new();
     for (class, one) in counts {
-        let Counts { documents, refused, found, accepted, false_alarms } = one;
+        let Counts { documents, refused, found, accepted, reviewed, false_alarms } = one;
         eprintln!(
             "{class:?}: {documents} documents; found {found} of {refused} that the API server \
-             refuses; {false_alarms} false alarms in {accepted} that it accepts"
+             refuses; {false_alarms} false alarms and {reviewed} reviewed ones in {accepted} that \
+             it accepts"
         );
         if found * 100 < refused * class.least_percent() {
             failed.push(format!("{class:?}: found {found} of {refused}"));
         }
-        if false_alarms * 100 > *accepted {
+        if *false_alarms > 0 {
             failed.push(format!("{class:?}: {false_alarms} false alarms in {accepted}"));
         }
+    }
+    let sum = |of: fn(&Counts) -> usize| counts.values().map(of).sum::<usize>();
+    let (reviewed, accepted) = (sum(|one| one.reviewed), sum(|one| one.accepted));
+    if reviewed * 100 > accepted {
+        failed.push(format!("{reviewed} reviewed ones in {accepted}"));
     }
     let documents = counts.get(&Class::Document).map_or(0, |one| one.documents);
     let mutants: usize = counts.values().map(|one| one.documents).sum::<usize>() - documents;

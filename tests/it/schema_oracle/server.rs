@@ -85,17 +85,43 @@ impl Server {
     }
 
     async fn dry_run(&self, object: &Value) -> Verdict {
+        self.create(object, "&dryRun=All").await
+    }
+
+    /// The verdict of a real creation. Dry runs leave out what storage and allocators check.
+    pub async fn creation(&self, object: &Value) -> Verdict {
+        let verdict = self.create(object, "").await;
+        if matches!(verdict, Verdict::Accepted) {
+            self.delete(object).await;
+        }
+        verdict
+    }
+
+    /// The path of the objects of a kind.
+    fn path(&self, object: &Value) -> Result<String, Verdict> {
         let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let (version, kind) = (text("/apiVersion").to_owned(), text("/kind").to_owned());
         let Some(resource) = self.resources.get(&(version.clone(), kind.clone())) else {
-            return Verdict::Refused(format!("no matches for kind {kind:?} in {version:?}"));
+            return Err(Verdict::Refused(format!("no matches for kind {kind:?} in {version:?}")));
         };
         let root = if version == "v1" { "/api/v1".into() } else { format!("/apis/{version}") };
         let namespace = if resource.is_namespaced { "/namespaces/default" } else { "" };
-        let path = format!(
-            "{root}{namespace}/{}?dryRun=All&fieldValidation=Strict&fieldManager=oracle",
-            resource.plural
-        );
+        Ok(format!("{root}{namespace}/{}", resource.plural))
+    }
+
+    async fn delete(&self, object: &Value) {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        let path = format!("{}/{name}?gracePeriodSeconds=0", self.path(object).unwrap());
+        let request = Request::delete(path).body(Vec::new()).unwrap();
+        self.client.request::<Value>(request).await.unwrap();
+    }
+
+    async fn create(&self, object: &Value, options: &str) -> Verdict {
+        let kind = &object["kind"];
+        let path = match self.path(object) {
+            Ok(path) => format!("{path}?fieldValidation=Strict&fieldManager=oracle{options}"),
+            Err(verdict) => return verdict,
+        };
         let request = Request::post(path)
             .header("content-type", "application/json")
             .body(object.to_string().into_bytes())
