@@ -299,8 +299,8 @@ fn frame(live: &LiveWorks, options: &ViewOptions, note: Option<&str>) -> String 
     if lines.len() > room {
         let left_out = lines.len() - room.saturating_sub(1);
         lines.truncate(room.saturating_sub(1));
-        let more = format!("… {left_out} more lines; use --cluster, --work and --state to select");
-        lines.push(more);
+        let hint = "use --cluster, --work and --state to select";
+        lines.push(format!("… {left_out} more lines; {hint}"));
     }
     lines.push(String::new());
     lines.push(truncate_columns(&summary, width).into_owned());

@@ -241,7 +241,7 @@ impl Format {
             }
             Self::ResourceField => must_be(
                 is_resource_field(text),
-                "limits.NAME or requests.NAME with cpu, memory, ephemeral-storage or hugepages-SIZE",
+                "limits.NAME or requests.NAME of cpu, memory, ephemeral-storage or hugepages-SIZE",
             ),
             Self::LimitType => must_be(
                 ["Container", "Pod", "PersistentVolumeClaim"].contains(&text)

@@ -40,6 +40,9 @@ pub(crate) fn check(checker: &mut Checker<'_>, of: &str, fields: &Map<String, Va
         | "apps.v1.DaemonSetUpdateStrategy"
         | "apps.v1.StatefulSetUpdateStrategy" => workloads::strategy(checker, fields),
         "batch.v1.JobSpec" => workloads::job(checker, fields),
+        "batch.v1.PodFailurePolicyOnExitCodesRequirement" => {
+            workloads::exit_codes(checker, fields);
+        }
         "core.v1.PodSpec" => pods::spec(checker, fields),
         "core.v1.Container" => pods::container(checker, fields),
         "core.v1.ResourceRequirements" => pods::resources(checker, fields),
@@ -56,7 +59,7 @@ pub(crate) fn check(checker: &mut Checker<'_>, of: &str, fields: &Map<String, Va
         }
         "admissionregistration.v1.RuleWithOperations"
         | "admissionregistration.v1.NamedRuleWithOperations" => {
-            extensions::webhook_rule(checker, fields);
+            extensions::wildcards(checker, fields, &["operations", "apiGroups", "apiVersions"]);
         }
         "rbac.v1.PolicyRule" => policy_rule(checker, fields),
         "rbac.v1.Subject" => subject(checker, fields),
@@ -80,6 +83,13 @@ pub(crate) fn check(checker: &mut Checker<'_>, of: &str, fields: &Map<String, Va
         "flowcontrol.v1.Subject" => extensions::flow_subject(checker, fields),
         "flowcontrol.v1.PriorityLevelConfigurationSpec" => {
             extensions::priority_level(checker, fields);
+        }
+        "flowcontrol.v1.ResourcePolicyRule" => {
+            let names = ["verbs", "apiGroups", "resources", "namespaces"];
+            extensions::wildcards(checker, fields, &names);
+        }
+        "flowcontrol.v1.NonResourcePolicyRule" => {
+            extensions::wildcards(checker, fields, &["verbs", "nonResourceURLs"]);
         }
         "flowcontrol.v1.LimitResponse" => extensions::limit_response(checker, fields),
         "admissionregistration.v1.ValidatingAdmissionPolicySpec" => {

@@ -56,8 +56,8 @@ pub(super) fn admission_policy(checker: &mut Checker<'_>, fields: &Map<String, V
 }
 
 /// A wildcard stands alone.
-pub(super) fn webhook_rule(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
-    for name in ["operations", "apiGroups", "apiVersions"] {
+pub(super) fn wildcards(checker: &mut Checker<'_>, fields: &Map<String, Value>, names: &[&str]) {
+    for name in names {
         let all = items(fields, name);
         if all.len() > 1 && all.iter().any(|one| one == "*") {
             let message = format!("`{name}` has *, which must be its only item");

@@ -121,6 +121,15 @@ pub(super) fn strategy(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
     }
 }
 
+/// A container that succeeded matches no rule for failures.
+pub(super) fn exit_codes(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let index = items(fields, "values").iter().position(|one| one.as_i64() == Some(0));
+    if let Some(index) = index.filter(|_| text(fields, "operator") == "In") {
+        let message = "the operator In takes no exit code 0";
+        checker.report_at(Problem::InvalidValue, &format!("/values/{index}"), message);
+    }
+}
+
 pub(super) fn job(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
     if let Some(template) = fields.get("template").and_then(Value::as_object) {
         restart_policy(checker, template, &["OnFailure", "Never"]);

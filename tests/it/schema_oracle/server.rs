@@ -91,10 +91,17 @@ impl Server {
     /// The verdict of a real creation. Dry runs leave out what storage and allocators check.
     pub async fn creation(&self, object: &Value) -> Verdict {
         let verdict = self.create(object, "").await;
-        if matches!(verdict, Verdict::Accepted) {
-            self.delete(object).await;
+        if let Verdict::Refused(_) = verdict {
+            return verdict;
         }
-        verdict
+        self.delete(object).await;
+        for made in made_by_controllers(object) {
+            let verdict = self.dry_run(&made).await;
+            if let Verdict::Refused(_) = verdict {
+                return verdict;
+            }
+        }
+        Verdict::Accepted
     }
 
     /// The path of the objects of a kind.
@@ -129,11 +136,44 @@ impl Server {
         match self.client.request::<Value>(request).await {
             Ok(_) => Verdict::Accepted,
             Err(kube::Error::Api(status)) => {
-                let is_answer = matches!(status.code, 400 | 403 | 404 | 409 | 413 | 415 | 422);
+                // The storage says this with status 500.
+                let has_version = status.message.starts_with("resourceVersion should not be set");
+                let is_answer =
+                    has_version || matches!(status.code, 400 | 403 | 404 | 409 | 413 | 415 | 422);
                 assert!(is_answer, "{kind}: {status:?}");
                 Verdict::Refused(status.message.clone())
             }
             Err(other) => panic!("{kind}: {other}"),
         }
     }
+}
+
+/// The objects that a StatefulSet becomes. The API server stores any template of them, and refuses
+/// them when the controller creates them.
+fn made_by_controllers(object: &Value) -> Vec<Value> {
+    if object["kind"] != "StatefulSet" {
+        return Vec::new();
+    }
+    let named = |template: &Value, kind: &str, name: &str| {
+        let mut made = template.clone();
+        made["apiVersion"] = json!("v1");
+        made["kind"] = json!(kind);
+        made["metadata"]["name"] = json!(name);
+        made
+    };
+    let claims = object["spec"]["volumeClaimTemplates"].as_array().cloned().unwrap_or_default();
+    let mut pod = named(&object["spec"]["template"], "Pod", "made-0");
+    let mut volumes = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
+    for claim in &claims {
+        let source = json!({"claimName": "made-0"});
+        let name = &claim["metadata"]["name"];
+        volumes.push(json!({"name": name, "persistentVolumeClaim": source}));
+    }
+    if pod["spec"].is_object() && !volumes.is_empty() {
+        pod["spec"]["volumes"] = json!(volumes);
+    }
+    let mut made: Vec<Value> =
+        claims.iter().map(|claim| named(claim, "PersistentVolumeClaim", "made-0")).collect();
+    made.push(pod);
+    made
 }
