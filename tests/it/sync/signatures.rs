@@ -17,6 +17,7 @@ use gitwork_daemon::metrics::Metrics;
 use gitwork_forge::reporter::StatusFeed;
 use gitwork_git::{Auth, Mirrors, Reference, Remote};
 use gitwork_hub::KubeHub;
+use gitwork_retry::operation_error::describe;
 use gitwork_source::verification::Verification;
 use gitwork_source::{Source, SourceConfig, SourceLocation, Sources};
 use jiff::Timestamp;
@@ -102,14 +103,14 @@ impl Guarded {
     /// One process that makes one pass; returns its error message.
     pub async fn pass(&self) -> Result<(), String> {
         let engine = self.engine(&self.cache, Arc::default());
-        engine.once().await.map(drop).map_err(|error| error.to_string())
+        engine.once().await.map(drop).map_err(|error| describe(&error))
     }
 
     /// The same on a machine that has never seen the repository.
     pub async fn pass_elsewhere(&self) -> Result<(), String> {
         let cache = tempfile::tempdir_in(self.sync.folder.path()).unwrap();
         let engine = self.engine(cache.path(), Arc::default());
-        engine.once().await.map(drop).map_err(|error| error.to_string())
+        engine.once().await.map(drop).map_err(|error| describe(&error))
     }
 
     /// Commits a value of the work `web` of a cluster.
