@@ -190,23 +190,6 @@ impl Format {
     fn rare_problem(self, text: &str) -> Option<String> {
         let must_be = |is_good: bool, what: &str| (!is_good).then(|| format!("must be {what}"));
         match self {
-            Self::ContainerResource => must_be(
-                is_resource(text, CONTAINER_RESOURCES),
-                "cpu, memory, ephemeral-storage, hugepages-SIZE or a name with a domain",
-            ),
-            Self::LimitedResource => must_be(
-                text == "storage" || is_resource(text, CONTAINER_RESOURCES),
-                "cpu, memory, ephemeral-storage, storage, hugepages-SIZE or a name with a domain",
-            ),
-            Self::QuotaResource => must_be(
-                is_resource(text, QUOTA_RESOURCES),
-                "a resource that quotas know, such as requests.cpu, pods or \
-                 count/deployments.apps",
-            ),
-            Self::Finalizer => check_qualified_name(text).or_else(|| {
-                let is_good = text.contains('/') || STANDARD_FINALIZERS.contains(&text);
-                must_be(is_good, "a name with a domain, such as example.com/name")
-            }),
             Self::HeaderName => must_be(
                 !text.is_empty()
                     && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_'),
@@ -259,6 +242,31 @@ impl Format {
                 check_subdomain(text, 253).is_ok() && text.split('.').count() > 2,
                 "a domain with at least three labels",
             ),
+            other => other.resource_problem(text),
+        }
+    }
+
+    /// As [`Self::problem`], for names of resources and finalizers.
+    fn resource_problem(self, text: &str) -> Option<String> {
+        let must_be = |is_good: bool, what: &str| (!is_good).then(|| format!("must be {what}"));
+        match self {
+            Self::ContainerResource => must_be(
+                is_resource(text, CONTAINER_RESOURCES),
+                "cpu, memory, ephemeral-storage, hugepages-SIZE or a name with a domain",
+            ),
+            Self::LimitedResource => must_be(
+                text == "storage" || is_resource(text, CONTAINER_RESOURCES),
+                "cpu, memory, ephemeral-storage, storage, hugepages-SIZE or a name with a domain",
+            ),
+            Self::QuotaResource => must_be(
+                is_resource(text, QUOTA_RESOURCES),
+                "a resource that quotas know, such as requests.cpu, pods or \
+                 count/deployments.apps",
+            ),
+            Self::Finalizer => check_qualified_name(text).or_else(|| {
+                let is_good = text.contains('/') || STANDARD_FINALIZERS.contains(&text);
+                must_be(is_good, "a name with a domain, such as example.com/name")
+            }),
             _ => None,
         }
     }

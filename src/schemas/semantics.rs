@@ -16,70 +16,99 @@ use crate::metadata::{self, MetadataRules};
 
 /// Checks the fields of a value of a built-in type with each other.
 pub(crate) fn check(checker: &mut Checker<'_>, of: &str, fields: &Map<String, Value>) {
-    match of {
-        "meta.v1.ObjectMeta" => {
-            let rules = MetadataRules { finalizers_have_prefix: false, is_of_object: false };
-            metadata::check(checker, fields, rules);
-        }
-        "meta.v1.LabelSelectorRequirement"
-        | "core.v1.NodeSelectorRequirement"
-        | "core.v1.ScopedResourceSelectorRequirement" => requirement(checker, fields),
-        "apps.v1.DeploymentSpec" => {
+    let Some((group, name)) = of.split_once('.') else { return };
+    match group {
+        "apps" | "batch" => workload(checker, name, fields),
+        "core" | "meta" => core(checker, name, fields),
+        "autoscaling" => autoscaling(checker, name, fields),
+        "networking" | "discovery" => network(checker, name, fields),
+        "rbac" if name == "v1.PolicyRule" => policy_rule(checker, fields),
+        "rbac" if name == "v1.Subject" => subject(checker, fields),
+        _ => extension(checker, of, fields),
+    }
+}
+
+fn workload(checker: &mut Checker<'_>, name: &str, fields: &Map<String, Value>) {
+    match name {
+        "v1.DeploymentSpec" => {
             workloads::selector(checker, fields);
             workloads::deadline(checker, fields);
         }
-        "apps.v1.ReplicaSetSpec" | "apps.v1.DaemonSetSpec" => {
-            workloads::selector(checker, fields);
-        }
-        "apps.v1.StatefulSetSpec" => {
+        "v1.ReplicaSetSpec" | "v1.DaemonSetSpec" => workloads::selector(checker, fields),
+        "v1.StatefulSetSpec" => {
             workloads::selector(checker, fields);
             workloads::claims(checker, fields);
         }
-        "core.v1.ReplicationControllerSpec" => workloads::replication_controller(checker, fields),
-        "apps.v1.DeploymentStrategy"
-        | "apps.v1.DaemonSetUpdateStrategy"
-        | "apps.v1.StatefulSetUpdateStrategy" => workloads::strategy(checker, fields),
-        "batch.v1.JobSpec" => workloads::job(checker, fields),
-        "batch.v1.PodFailurePolicyOnExitCodesRequirement" => {
-            workloads::exit_codes(checker, fields);
+        "v1.DeploymentStrategy" | "v1.DaemonSetUpdateStrategy" | "v1.StatefulSetUpdateStrategy" => {
+            workloads::strategy(checker, fields);
         }
-        "core.v1.PodSpec" => pods::spec(checker, fields),
-        "core.v1.Container" => pods::container(checker, fields),
-        "core.v1.ResourceRequirements" => pods::resources(checker, fields),
-        "core.v1.Toleration" => pods::toleration(checker, fields),
-        "core.v1.ServiceSpec" => services::spec(checker, fields),
-        "core.v1.PersistentVolumeClaimSpec" => claim(checker, fields),
-        "core.v1.PersistentVolumeSpec" => volume(checker, fields),
-        "core.v1.Namespace" => namespace(checker, fields),
-        "apps.v1.ControllerRevision" => revision(checker, fields),
-        "networking.v1.ServiceCIDRSpec" => services::cidrs(checker, fields),
-        "discovery.v1.EndpointSlice" => services::slice(checker, fields),
-        "core.v1.EndpointAddress" | "discovery.v1.Endpoint" => {
-            services::not_empty(checker, fields, "nodeName");
+        "v1.ControllerRevision" => revision(checker, fields),
+        "v1.JobSpec" => workloads::job(checker, fields),
+        "v1.PodFailurePolicyOnExitCodesRequirement" => workloads::exit_codes(checker, fields),
+        _ => {}
+    }
+}
+
+/// The core group, and what all groups share.
+fn core(checker: &mut Checker<'_>, name: &str, fields: &Map<String, Value>) {
+    match name {
+        "v1.ObjectMeta" => {
+            let rules = MetadataRules { finalizers_have_prefix: false, is_of_object: false };
+            metadata::check(checker, fields, rules);
         }
-        "admissionregistration.v1.RuleWithOperations"
-        | "admissionregistration.v1.NamedRuleWithOperations" => {
-            extensions::wildcards(checker, fields, &["operations", "apiGroups", "apiVersions"]);
+        "v1.LabelSelectorRequirement"
+        | "v1.NodeSelectorRequirement"
+        | "v1.ScopedResourceSelectorRequirement" => requirement(checker, fields),
+        "v1.ReplicationControllerSpec" => workloads::replication_controller(checker, fields),
+        "v1.PodSpec" => pods::spec(checker, fields),
+        "v1.Container" => pods::container(checker, fields),
+        "v1.ResourceRequirements" => pods::resources(checker, fields),
+        "v1.Toleration" => pods::toleration(checker, fields),
+        "v1.DownwardAPIVolumeFile" => pods::downward_file(checker, fields),
+        "v1.ServiceSpec" => services::spec(checker, fields),
+        "v1.EndpointAddress" => services::not_empty(checker, fields, "nodeName"),
+        "v1.PersistentVolumeClaimSpec" => claim(checker, fields),
+        "v1.PersistentVolumeSpec" => volume(checker, fields),
+        "v1.Namespace" => namespace(checker, fields),
+        "v1.LimitRangeItem" => limit(checker, fields),
+        "v1.ConfigMap" => config_map(checker, fields),
+        "v1.Secret" => secret(checker, fields),
+        _ => {}
+    }
+}
+
+fn autoscaling(checker: &mut Checker<'_>, name: &str, fields: &Map<String, Value>) {
+    match name {
+        "v2.HorizontalPodAutoscalerSpec" | "v1.HorizontalPodAutoscalerSpec" => {
+            autoscaler(checker, fields);
         }
-        "rbac.v1.PolicyRule" => policy_rule(checker, fields),
-        "rbac.v1.Subject" => subject(checker, fields),
-        "autoscaling.v2.HorizontalPodAutoscalerSpec"
-        | "autoscaling.v1.HorizontalPodAutoscalerSpec" => autoscaler(checker, fields),
-        "autoscaling.v2.MetricSpec" => metric(checker, fields),
-        "autoscaling.v2.ResourceMetricSource" | "autoscaling.v2.ContainerResourceMetricSource" => {
+        "v2.MetricSpec" => metric(checker, fields),
+        "v2.ResourceMetricSource" | "v2.ContainerResourceMetricSource" => {
             target(checker, fields, &["averageUtilization", "averageValue"]);
         }
-        "autoscaling.v2.PodsMetricSource" => target(checker, fields, &["averageValue"]),
-        "autoscaling.v2.ObjectMetricSource" | "autoscaling.v2.ExternalMetricSource" => {
+        "v2.PodsMetricSource" => target(checker, fields, &["averageValue"]),
+        "v2.ObjectMetricSource" | "v2.ExternalMetricSource" => {
             target(checker, fields, &["value", "averageValue"]);
         }
-        "networking.v1.HTTPIngressPath" => services::ingress_path(checker, fields),
-        "networking.v1.NetworkPolicyPort" => services::policy_port(checker, fields),
-        "networking.v1.IngressClassParametersReference" => {
-            services::class_parameters(checker, fields);
-        }
-        "core.v1.DownwardAPIVolumeFile" => pods::downward_file(checker, fields),
-        "core.v1.LimitRangeItem" => limit(checker, fields),
+        _ => {}
+    }
+}
+
+fn network(checker: &mut Checker<'_>, name: &str, fields: &Map<String, Value>) {
+    match name {
+        "v1.HTTPIngressPath" => services::ingress_path(checker, fields),
+        "v1.NetworkPolicyPort" => services::policy_port(checker, fields),
+        "v1.IngressClassParametersReference" => services::class_parameters(checker, fields),
+        "v1.ServiceCIDRSpec" => services::cidrs(checker, fields),
+        "v1.EndpointSlice" => services::slice(checker, fields),
+        "v1.Endpoint" => services::not_empty(checker, fields, "nodeName"),
+        _ => {}
+    }
+}
+
+/// Flow control, admission and extensions of the API server.
+fn extension(checker: &mut Checker<'_>, of: &str, fields: &Map<String, Value>) {
+    match of {
         "flowcontrol.v1.Subject" => extensions::flow_subject(checker, fields),
         "flowcontrol.v1.PriorityLevelConfigurationSpec" => {
             extensions::priority_level(checker, fields);
@@ -95,11 +124,13 @@ pub(crate) fn check(checker: &mut Checker<'_>, of: &str, fields: &Map<String, Va
         "admissionregistration.v1.ValidatingAdmissionPolicySpec" => {
             extensions::admission_policy(checker, fields);
         }
+        "admissionregistration.v1.RuleWithOperations"
+        | "admissionregistration.v1.NamedRuleWithOperations" => {
+            extensions::wildcards(checker, fields, &["operations", "apiGroups", "apiVersions"]);
+        }
         "apiregistration.v1.APIServiceSpec" => extensions::api_service(checker, fields),
         "apiextensions.v1.CustomResourceDefinitionSpec" => extensions::crd(checker, fields),
         "apiextensions.v1.CustomResourceValidation" => extensions::crd_schema(checker, fields),
-        "core.v1.ConfigMap" => config_map(checker, fields),
-        "core.v1.Secret" => secret(checker, fields),
         _ => {}
     }
 }
