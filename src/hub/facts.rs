@@ -118,6 +118,9 @@ fn follow<K: Send + 'static, V: Send + 'static>(
     events.boxed()
 }
 
+/// The type of the condition of a ManagedCluster whose Lease the hub has seen renewed.
+const CONDITION_AVAILABLE: &str = "ManagedClusterConditionAvailable";
+
 /// A ManagedCluster. Of one whose status cannot be read, or with more labels and claims than the
 /// limit, the claims are unknown, not absent.
 fn cluster(object: Value) -> Option<(ClusterName, Arc<ClusterFacts>)> {
@@ -129,12 +132,15 @@ fn cluster(object: Value) -> Option<(ClusterName, Arc<ClusterFacts>)> {
     facts.is_stale = read.is_none();
     facts.is_deleting = metadata.deletion_timestamp.is_some();
     let status = read.unwrap_or_default();
+    let available = status.conditions.iter().find(|one| one.type_ == CONDITION_AVAILABLE);
+    facts.is_unreachable = available.is_some_and(|one| one.status != "True");
     let version = status.version.map(|version| version.kubernetes);
     facts.version = version.filter(|version| !version.is_empty());
     facts.claims = status.cluster_claims.into_iter().map(|one| (one.name, one.value)).collect();
     if facts.is_too_large() {
-        let is_deleting = facts.is_deleting;
-        facts = ClusterFacts { is_stale: true, is_deleting, ..ClusterFacts::default() };
+        let ClusterFacts { is_deleting, is_unreachable, .. } = facts;
+        let none = ClusterFacts::default();
+        facts = ClusterFacts { is_stale: true, is_deleting, is_unreachable, ..none };
     }
     Some((name, Arc::new(facts)))
 }

@@ -80,6 +80,9 @@ pub struct ClusterFacts {
     /// Whether the ManagedCluster is being deleted: the hub deletes all works of the cluster.
     #[serde(rename = "deleting", skip_serializing_if = "is_false")]
     pub is_deleting: bool,
+    /// Whether the hub has lost contact: `ManagedClusterConditionAvailable` is not True.
+    #[serde(rename = "unreachable", skip_serializing_if = "is_false")]
+    pub is_unreachable: bool,
 }
 
 /// What is known of a cluster on the hub.
@@ -158,6 +161,11 @@ pub struct PlacementFacts {
     /// PlacementDecision may come back.
     #[serde(rename = "changing", skip_serializing_if = "is_false")]
     pub is_changing: bool,
+    /// Unreachable clusters that are in no PlacementDecision, and may have been before. The hub
+    /// drops unreachable clusters unless the Placement tolerates it (OCM's taint `unreachable`).
+    /// That is no decision to remove anything from them.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub unreachable: BTreeSet<ClusterName>,
 }
 
 /// One of `status.decisionGroups` of a Placement.
@@ -177,6 +185,8 @@ pub struct SelectedClusters<'a> {
     pub clusters: BTreeSet<&'a ClusterName>,
     /// Why a cluster that is not among them may be selected all the same.
     pub inconsistency: Option<PlacementInconsistency>,
+    /// [`PlacementFacts::unreachable`].
+    pub unreachable: &'a BTreeSet<ClusterName>,
 }
 
 /// Why the PlacementDecisions of a Placement may be incomplete.
@@ -228,7 +238,7 @@ impl PlacementFacts {
     pub fn selected(&self) -> SelectedClusters<'_> {
         let clusters: BTreeSet<&ClusterName> = self.decisions.values().flatten().collect();
         let inconsistency = self.inconsistency(clusters.len());
-        SelectedClusters { clusters, inconsistency }
+        SelectedClusters { clusters, inconsistency, unreachable: &self.unreachable }
     }
 
     fn inconsistency(&self, found: usize) -> Option<PlacementInconsistency> {
@@ -374,6 +384,8 @@ impl Facts {
                 version: None,
                 is_stale: facts.is_stale,
                 is_deleting: facts.is_deleting,
+                // Placements have what follows from it.
+                is_unreachable: false,
             })
         };
         let clusters = self.managed_clusters.iter();
@@ -484,6 +496,7 @@ mod tests {
             }],
             decisions,
             is_changing: false,
+            unreachable: BTreeSet::new(),
         }
     }
 
@@ -561,14 +574,17 @@ mod tests {
             version: Some("v1.31.2".into()),
             is_stale: true,
             is_deleting: true,
+            is_unreachable: true,
         };
         let key = PlacementKey { namespace: "fleet".into(), name: "batch".into() };
+        let unreachable = [cluster(7)].into();
+        let placement = PlacementFacts { unreachable, ..decided(&clusters, 2) };
         let facts = Facts {
             time: Some("2026-11-20T10:00:00Z".parse().unwrap()),
             hub_version: Some("v1.33.5".into()),
             is_partial: true,
             managed_clusters: [(cluster(0), Arc::new(stale))].into(),
-            placements: [(key, decided(&clusters, 2))].into(),
+            placements: [(key, placement)].into(),
         };
         let text = facts.text();
         assert_eq!(Facts::read(text.as_bytes()).unwrap(), facts);

@@ -2,7 +2,8 @@
 //! facts that follow from it. Pure: time is passed in.
 //!
 //! A cluster leaves a Placement's group only after its PlacementDecisions have agreed with the
-//! status for a grace period. A cluster that joins is a member at once.
+//! status for a grace period. A cluster that joins is a member at once. One that is unreachable does
+//! not leave.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -103,9 +104,28 @@ struct Selection {
     seen: BTreeSet<ClusterName>,
     /// The present ones, and since when they have agreed.
     pending: Option<(BTreeSet<ClusterName>, Instant)>,
+    /// Unreachable clusters that are not among the present ones, and may have been before.
+    lost: BTreeSet<ClusterName>,
 }
 
 impl Selection {
+    /// Notes which clusters are unreachable. One that is reachable again may be selected again: its
+    /// grace period begins.
+    fn note_unreachable(
+        &mut self,
+        clusters: &BTreeSet<ClusterName>,
+        unreachable: &BTreeSet<ClusterName>,
+    ) {
+        let (lost, back): (BTreeSet<_>, BTreeSet<_>) =
+            std::mem::take(&mut self.lost).into_iter().partition(|one| unreachable.contains(one));
+        self.seen.extend(back);
+        self.lost = lost;
+        // What was selected before this process started is not known.
+        let may_have_been = |one: &&ClusterName| !self.is_known || self.seen.contains(*one);
+        self.lost.extend(unreachable.iter().filter(may_have_been).cloned());
+        self.lost.retain(|one| !clusters.contains(one));
+    }
+
     /// Observes the clusters, and whether the PlacementDecisions agree. Answers until when other
     /// clusters may come back; `None` if that is over, or while they disagree.
     fn observe(
@@ -130,7 +150,8 @@ impl Selection {
         };
         let until = since + grace;
         if now >= until {
-            *self = Self { is_known: true, seen: clusters, pending: None };
+            let lost = std::mem::take(&mut self.lost);
+            *self = Self { is_known: true, seen: clusters, pending: None, lost };
             return None;
         }
         self.pending = Some((clusters, since));
@@ -278,6 +299,7 @@ impl ObservedFacts {
         }
         let mut facts = self.listed(time);
         self.selections.retain(|key, _| facts.placements.contains_key(key));
+        let unreachable = self.unreachable();
         let is_complete = self.placements.is_complete && self.decisions.is_complete;
         let mut until: Option<Instant> = None;
         for (key, placement) in &mut facts.placements {
@@ -285,11 +307,18 @@ impl ObservedFacts {
             let is_consistent = is_complete && found.inconsistency.is_none();
             let clusters = found.clusters.into_iter().cloned().collect();
             let selection = self.selections.entry(key.clone()).or_default();
+            selection.note_unreachable(&clusters, &unreachable);
+            placement.unreachable = selection.lost.clone();
             let changes = selection.observe(clusters, is_consistent, now, self.grace);
             placement.is_changing = changes.is_some() || !is_complete;
             until = [until, changes].into_iter().flatten().min();
         }
         Some(PresentFacts { facts, until })
+    }
+
+    fn unreachable(&self) -> BTreeSet<ClusterName> {
+        let clusters = self.clusters.known.iter().filter(|(_, facts)| facts.is_unreachable);
+        clusters.map(|(name, _)| name.clone()).collect()
     }
 
     /// The objects that are known, as if they had been so for long.
@@ -301,6 +330,12 @@ impl ObservedFacts {
             if let Some(placement) = placements.get_mut(&decision.placement) {
                 placement.decisions.insert(name.clone(), decision.clusters.clone());
             }
+        }
+        let unreachable = self.unreachable();
+        for placement in placements.values_mut() {
+            let decided: BTreeSet<&ClusterName> = placement.decisions.values().flatten().collect();
+            let lost = unreachable.iter().filter(|one| !decided.contains(one)).cloned();
+            placement.unreachable = lost.collect();
         }
         Facts {
             time: Some(time),
@@ -493,6 +528,47 @@ mod tests {
         world.select(&["a", "b"]);
         assert_eq!(world.selected(530), "a b?", "c and x may come back");
         assert_eq!(world.selected(650), "a b");
+    }
+
+    #[test]
+    fn unreachable_cluster_does_not_leave_a_placement() {
+        let mut world = World::new();
+        let set = |world: &mut World, name: &str, is_unreachable: bool| {
+            let facts = Arc::new(ClusterFacts { is_unreachable, ..ClusterFacts::default() });
+            let event = ObjectEvent::Changed(cluster(name), facts);
+            world.observed.observe(FactsEvent::Cluster(event));
+        };
+        let lost = |world: &mut World, seconds: u64| {
+            let facts = world.facts(seconds).facts;
+            let names = facts.placements[&placement()].unreachable.iter();
+            names.map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
+        world.select(&["a", "b"]);
+        world.selected(0);
+        assert_eq!(world.selected(120), "a b");
+        set(&mut world, "b", true);
+        // Another cluster is away, which was never selected.
+        set(&mut world, "x", true);
+        assert_eq!(lost(&mut world, 130), "", "it is still selected");
+        world.select(&["a"]);
+        assert_eq!(lost(&mut world, 140), "b");
+        assert_eq!(world.selected(300), "a", "a reachable one would have left");
+        assert_eq!(lost(&mut world, 5_000), "b");
+        // It is back, and the Placement has not seen it yet.
+        set(&mut world, "b", false);
+        assert_eq!((lost(&mut world, 5_010), world.selected(5_010)), (String::new(), "a?".into()));
+        world.select(&["a", "b"]);
+        assert_eq!(world.selected(5_020), "a b");
+        // A process that starts now does not know who was selected.
+        set(&mut world, "b", true);
+        world.select(&["a"]);
+        world.observed.selections.clear();
+        assert_eq!(lost(&mut world, 6_000), "b x");
+        assert_eq!(lost(&mut world, 7_000), "b x");
+        // A cluster that is reachable, and is not selected again, leaves after the grace period.
+        set(&mut world, "b", false);
+        assert_eq!(world.selected(7_010), "a?");
+        assert_eq!((world.selected(7_130), lost(&mut world, 7_130)), ("a".into(), "x".into()));
     }
 
     /// Whoever may create Placements may create very many.

@@ -195,8 +195,26 @@ async fn clusters_leave_a_placement_only_after_its_decisions_have_agreed() {
     fleet.decide(3).await;
     fleet.until_planned(&running, "back").await;
     assert!(fleet.is_there(2, "web").await);
+    // OCM's placement controller drops the cluster because it is unreachable.
+    let available = |status: &str| {
+        json!({"status": {"conditions": [{
+            "type": "ManagedClusterConditionAvailable", "status": status, "reason": "Lease",
+            "message": "", "lastTransitionTime": "2026-11-25T10:00:00Z",
+        }]}})
+    };
+    fleet.patch_cluster_status(2, available("Unknown")).await;
     fleet.decide(2).await;
     fleet.count(2).await;
+    // One that is reachable leaves meanwhile, after the grace period.
+    fleet.decide(1).await;
+    fleet.count(1).await;
+    fleet.sync.until_gone(1, "web").await;
+    fleet.until_planned(&running, "unreachable").await;
+    assert!(fleet.is_there(2, "web").await, "it was not removed by intent");
+    fleet.decide(2).await;
+    fleet.count(2).await;
+    fleet.sync.until_value(1, "web", "one").await;
+    fleet.patch_cluster_status(2, available("True")).await;
     fleet.sync.until_gone(2, "web").await;
     // Who deletes a Placement deletes no work.
     let placements: Api<Placement> = Api::namespaced(fleet.sync.hub.client(), &fleet.namespace);

@@ -36,6 +36,8 @@ pub struct PlacementView<'a> {
     pub selected: Option<&'a BTreeSet<&'a ClusterName>>,
     /// Whether it may select other clusters, too.
     pub is_uncertain: bool,
+    /// Unreachable clusters that it may have selected before.
+    pub unreachable: Option<&'a BTreeSet<ClusterName>>,
 }
 
 impl ClusterMatcher {
@@ -118,6 +120,7 @@ impl ClusterMatcher {
         let is_selected = match &self.placement {
             None => Some(true),
             Some(_) if placement.selected.is_some_and(|all| all.contains(cluster)) => Some(true),
+            Some(_) if placement.unreachable.is_some_and(|all| all.contains(cluster)) => None,
             Some(_) => (!placement.is_uncertain).then_some(false),
         };
         let label = |key: &str| match labels.and_then(|labels| labels.get(key)) {
@@ -316,7 +319,8 @@ mod tests {
         let all = ["{clusters: [a]}", "{clusters: ['*']}", "{placement: {name: p, namespace: x}}"];
         let name = ClusterName::parse("a").unwrap();
         let selected = [&name].into();
-        let placement = PlacementView { selected: Some(&selected), is_uncertain: true };
+        let placement =
+            PlacementView { selected: Some(&selected), is_uncertain: true, unreachable: None };
         for (is_deleting, expected) in [(false, "in"), (true, "out")] {
             let facts = ClusterFacts { is_deleting, ..ClusterFacts::default() };
             let facts = KnownFacts::Known(Arc::new(facts));
@@ -332,7 +336,7 @@ mod tests {
         let names = ["a", "c"].map(|name| ClusterName::parse(name).unwrap());
         for (is_uncertain, other) in [(false, "out"), (true, "maybe")] {
             let selected = names.iter().collect();
-            let view = PlacementView { selected: Some(&selected), is_uncertain };
+            let view = PlacementView { selected: Some(&selected), is_uncertain, unreachable: None };
             let of = |name| judge_with(group, name, &[], &KnownFacts::Absent, &view);
             assert_eq!([of("a"), of("b"), of("c")], ["in", other, "out"]);
         }

@@ -246,7 +246,11 @@ impl<'a> Fleet<'a> {
             self.report_absent(group, members, &mut to.diagnostics);
             return;
         }
-        to.diagnostics.push(report_doubt(group, doubt.as_ref(), &possible));
+        let unreachable = placement.unreachable.filter(|all| possible.is_subset(all));
+        to.diagnostics.push(match unreachable {
+            Some(_) if doubt.is_none() => report_unreachable(group, &possible),
+            _ => report_doubt(group, doubt.as_ref(), &possible),
+        });
         if self.doubt().is_some() && matcher.names().is_none() {
             to.open.insert(group.name.clone());
         }
@@ -277,7 +281,8 @@ impl<'a> Fleet<'a> {
         let is_uncertain = found.inconsistency.is_some();
         let doubt = found.inconsistency.clone();
         let doubt = doubt.map(|why| Doubt::Inconsistent(key.clone(), why));
-        (PlacementView { selected: Some(&found.clusters), is_uncertain }, doubt)
+        let unreachable = Some(found.unreachable);
+        (PlacementView { selected: Some(&found.clusters), is_uncertain, unreachable }, doubt)
     }
 
     /// Warns of names without a cluster, and of a group without a member.
@@ -342,6 +347,28 @@ fn steps(group: &GroupInputs, matcher: &ClusterMatcher) -> usize {
 /// Clusters that a message names; it counts the others.
 const NAMED_MAX: usize = 3;
 
+/// The first names of a set, and how many follow.
+fn shown_names(clusters: &BTreeSet<ClusterName>) -> String {
+    let named: Vec<&str> = clusters.iter().take(NAMED_MAX).map(ClusterName::as_str).collect();
+    let more = clusters.len() - named.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", named.join(", "))
+}
+
+fn report_unreachable(group: &GroupInputs, clusters: &BTreeSet<ClusterName>) -> Diagnostic {
+    let message = format!(
+        "the Placement does not select these clusters, which are unreachable; what they have of \
+         the group {} stays as it is: {}",
+        group.name,
+        shown_names(clusters)
+    );
+    let hint = "To change their works, too, let the Placement tolerate the taints \
+                cluster.open-cluster-management.io/unreachable and \
+                cluster.open-cluster-management.io/unavailable.";
+    let found = Diagnostic::new(Code::UnknownMembers, group.location(), group.scope(), message);
+    found.with_hint(hint)
+}
+
 fn report_doubt(
     group: &GroupInputs,
     doubt: Option<&Doubt>,
@@ -351,18 +378,14 @@ fn report_doubt(
     let message = match doubt {
         Some(doubt) => format!("the members of the group {name} are unknown: {doubt}"),
         None => {
-            let named: Vec<&str> =
-                possible.iter().take(NAMED_MAX).map(ClusterName::as_str).collect();
-            let more = possible.len() - named.len();
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             format!(
-                "the facts do not say whether these clusters are in the group {name}{}: {}{more}",
+                "the facts do not say whether these clusters are in the group {name}{}: {}",
                 if group.config.overrides.is_empty() {
                     ""
                 } else {
                     ", and in which of its overrides"
                 },
-                named.join(", ")
+                shown_names(possible)
             )
         }
     };
@@ -496,6 +519,7 @@ mod tests {
             }],
             decisions: [("p-decision-1".into(), vec![cluster("a"), cluster("b")])].into(),
             is_changing: false,
+            unreachable: BTreeSet::new(),
         };
         all.placements.insert(key.clone(), placement.clone());
         assert_eq!(found(yaml, Some(&all)), ("a b".into(), false, vec![]));
