@@ -2,8 +2,8 @@
 //! facts that follow from it. Pure: time is passed in.
 //!
 //! A cluster leaves a Placement's group only after its PlacementDecisions have agreed with the
-//! status for a grace period. A cluster that joins is a member at once. One that is unreachable does
-//! not leave.
+//! status for a grace period. A cluster that joins is a member at once. One that is unreachable
+//! does not leave.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
