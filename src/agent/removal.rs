@@ -119,7 +119,10 @@ impl ObjectRemover {
             Ok(Deletion::Gone) => Ok(Some(Remainder::Nothing)),
             // It is read in the next pass: its version is not that of the tracking any more.
             Ok(Deletion::Begun(_)) => Ok(Some(Remainder::Object(ObservedState::Present(version)))),
-            Err(error) if error.code() == 409 => Ok(None),
+            Err(error) if error.code() == 409 => {
+                self.shared.lock().tracking.forget_state(&removal.object);
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }

@@ -168,6 +168,15 @@ impl Tracking {
         self.get(key)?.state.version()
     }
 
+    /// Forgets the state of an object: the API server has another version than the tracking.
+    pub fn forget_state(&mut self, key: &ObjectKey) {
+        let name = (key.namespace.clone(), key.name.clone());
+        let kind = self.kinds.get_mut(key.kind);
+        if let Some(tracked) = kind.and_then(|kind| kind.objects.get_mut(&name)) {
+            tracked.state = ObservedState::Unknown;
+        }
+    }
+
     /// Whether an object is tracked and known not to exist.
     pub fn is_absent(&self, key: &ObjectKey) -> bool {
         self.get(key).is_some_and(|tracked| tracked.state == ObservedState::Absent)

@@ -22,6 +22,9 @@ pub use super::cluster_set::{ManagedClusterSet, ManagedClusterSetBinding};
 use super::kind_schema::kind_schema;
 use super::schema::{self, text_enum};
 
+/// The type of a ManagedCluster's condition that is True while the hub is in contact with it.
+pub const CONDITION_AVAILABLE: &str = "ManagedClusterConditionAvailable";
+
 /// What the hub expects of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[cfg_attr(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream, StreamExt};
-use gitwork_api::cluster::ManagedClusterStatus;
+use gitwork_api::cluster::{CONDITION_AVAILABLE, ManagedClusterStatus};
 use gitwork_api::placement::{LABEL_PLACEMENT, PlacementDecisionStatus, PlacementStatus};
 use jiff::Timestamp;
 use kube::Client;
@@ -117,9 +117,6 @@ fn follow<K: Send + 'static, V: Send + 'static>(
     });
     events.boxed()
 }
-
-/// The type of the condition of a ManagedCluster whose Lease the hub has seen renewed.
-const CONDITION_AVAILABLE: &str = "ManagedClusterConditionAvailable";
 
 /// A ManagedCluster. Of one whose status cannot be read, or with more labels and claims than the
 /// limit, the claims are unknown, not absent.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Number, Value};
 
-use crate::finding::{Finding, Problem, shown};
+use crate::finding::{Finding, Problem, described, quote_hint, shown};
 use crate::formats::Format;
 use crate::limits;
 use crate::rules::{Choice, FieldRules};
@@ -358,14 +358,9 @@ impl<'a> Checker<'a> {
         let found = match value {
             Value::String(text) => self.value_text(text),
             Value::Number(_) | Value::Bool(_) if self.is_secret => "the value".to_owned(),
-            Value::Number(number) => format!("the number {number}"),
-            Value::Bool(truth) => format!("the boolean {truth}"),
-            Value::Array(_) => "a list".to_owned(),
-            Value::Object(_) => "a mapping".to_owned(),
-            Value::Null => "null".to_owned(),
+            other => described(other),
         };
-        let is_scalar = matches!(value, Value::Number(_) | Value::Bool(_));
-        let quote = if is_scalar && *shape == Shape::String { "; quote it" } else { "" };
+        let quote = quote_hint(value, *shape == Shape::String);
         let message = format!("`{}` must be {expected}, not {found}{quote}", self.name());
         self.report(Problem::WrongType, message);
     }

@@ -1,5 +1,7 @@
 //! What is wrong with an object.
 
+use serde_json::Value;
+
 use crate::limits;
 
 /// Which kind of problem it is.
@@ -46,4 +48,22 @@ pub(crate) fn shown(text: &str) -> String {
     let mut chars = text.chars();
     let start: String = chars.by_ref().take(limits::TEXT_CHARS_MAX).collect();
     if chars.next().is_some() { format!("{start}…") } else { start }
+}
+
+/// A value as messages name it where another type is needed.
+pub(crate) fn described(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("the text {:?}", shown(text)),
+        Value::Number(number) => format!("the number {number}"),
+        Value::Bool(truth) => format!("the boolean {truth}"),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "a mapping".to_owned(),
+        Value::Null => "null".to_owned(),
+    }
+}
+
+/// What makes a value text, where text is needed.
+pub(crate) fn quote_hint(value: &Value, needs_text: bool) -> &'static str {
+    let is_scalar = matches!(value, Value::Number(_) | Value::Bool(_));
+    if is_scalar && needs_text { "; quote it" } else { "" }
 }

@@ -265,7 +265,7 @@ impl Format {
             ),
             Self::Finalizer => check_qualified_name(text).or_else(|| {
                 let is_good = text.contains('/') || STANDARD_FINALIZERS.contains(&text);
-                must_be(is_good, "a name with a domain, such as example.com/name")
+                (!is_good).then(|| "needs a prefix, as in example.com/NAME".to_owned())
             }),
             _ => None,
         }
@@ -273,7 +273,7 @@ impl Format {
 }
 
 /// Finalizers that have no domain.
-pub(crate) const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
+const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
 
 const CONTAINER_RESOURCES: &[&str] = &["cpu", "memory", "ephemeral-storage"];
 

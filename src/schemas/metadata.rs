@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::checker::{Checker, escaped, is_missing};
 use crate::finding::{Problem, shown};
-use crate::formats::STANDARD_FINALIZERS;
+use crate::formats::Format;
 use crate::limits;
 
 /// The fields that the API server sets, whatever Git says.
@@ -110,12 +110,9 @@ fn check_owners(checker: &mut Checker<'_>, metadata: &Map<String, Value>) {
 fn check_finalizers(checker: &mut Checker<'_>, metadata: &Map<String, Value>, have_prefix: bool) {
     let Some(Value::Array(finalizers)) = metadata.get("finalizers") else { return };
     let texts = finalizers.iter().map(|one| one.as_str().unwrap_or_default());
+    let format = if have_prefix { Format::Finalizer } else { Format::QualifiedName };
     for (index, text) in texts.enumerate() {
-        let lacks_prefix =
-            have_prefix && !text.contains('/') && !STANDARD_FINALIZERS.contains(&text);
-        let why = check_qualified_name(text)
-            .or_else(|| lacks_prefix.then(|| "needs a prefix, as in example.com/NAME".to_owned()));
-        if let Some(why) = why {
+        if let Some(why) = format.problem(text) {
             let message = format!("the finalizer {:?} {why}", shown(text));
             let below = format!("/finalizers/{index}");
             checker.report_at(Problem::InvalidMetadata, &below, message);

@@ -103,10 +103,15 @@ pub(crate) fn is_duration(text: &str) -> bool {
     true
 }
 
-/// Whether a text is base64, as Go's decoder reads it: it ignores line breaks.
-pub(crate) fn is_base64(text: &str) -> bool {
+/// The bytes of a text in base64, as Go's decoder reads it: it ignores line breaks.
+pub(crate) fn base64_bytes(text: &str) -> Option<Vec<u8>> {
     let text: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
-    STANDARD.decode(text).is_ok()
+    STANDARD.decode(text).ok()
+}
+
+/// Whether a text is base64.
+pub(crate) fn is_base64(text: &str) -> bool {
+    base64_bytes(text).is_some()
 }
 
 #[cfg(test)]

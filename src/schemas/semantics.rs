@@ -5,14 +5,13 @@ mod pods;
 mod services;
 mod workloads;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
 use crate::checker::{Checker, escaped};
 use crate::fields::{items, text};
 use crate::finding::{Problem, shown};
 use crate::metadata::{self, MetadataRules};
+use crate::scalars::base64_bytes;
 
 /// Checks the fields of a value of a built-in type with each other.
 pub(crate) fn check(checker: &mut Checker<'_>, of: &str, fields: &Map<String, Value>) {
@@ -329,7 +328,7 @@ fn docker_config(checker: &mut Checker<'_>, fields: &Map<String, Value>, key: &s
     let within = |name: &str| fields.get(name)?.get(key)?.as_str();
     let (name, bytes) = match within("stringData") {
         Some(text) => ("stringData", Some(text.as_bytes().to_owned())),
-        None => ("data", within("data").and_then(|text| STANDARD.decode(text).ok())),
+        None => ("data", within("data").and_then(base64_bytes)),
     };
     let Some(bytes) = bytes else { return };
     if serde_json::from_slice::<Option<Map<String, Value>>>(&bytes).is_err() {

@@ -189,6 +189,17 @@ pub struct SelectedClusters<'a> {
     pub unreachable: &'a BTreeSet<ClusterName>,
 }
 
+impl SelectedClusters<'_> {
+    /// Whether the Placement selects a cluster; `None` if that is not certain.
+    pub fn has(&self, cluster: &ClusterName) -> Option<bool> {
+        if self.clusters.contains(cluster) {
+            return Some(true);
+        }
+        let is_certain = self.inconsistency.is_none() && !self.unreachable.contains(cluster);
+        is_certain.then_some(false)
+    }
+}
+
 /// Why the PlacementDecisions of a Placement may be incomplete.
 ///
 /// The hub writes them one after the other, and `placement.status` after them. A cluster that goes

@@ -297,7 +297,7 @@ impl ObservedFacts {
         if !is_answered {
             return None;
         }
-        let mut facts = self.listed(time);
+        let mut facts = self.known_facts(time);
         self.selections.retain(|key, _| facts.placements.contains_key(key));
         let unreachable = self.unreachable();
         let is_complete = self.placements.is_complete && self.decisions.is_complete;
@@ -323,6 +323,18 @@ impl ObservedFacts {
 
     /// The objects that are known, as if they had been so for long.
     pub fn listed(&self, time: Timestamp) -> Facts {
+        let mut facts = self.known_facts(time);
+        let unreachable = self.unreachable();
+        for placement in facts.placements.values_mut() {
+            let selected = placement.selected().clusters;
+            let lost = unreachable.iter().filter(|one| !selected.contains(one)).cloned();
+            placement.unreachable = lost.collect();
+        }
+        facts
+    }
+
+    /// The objects that are known. Placements have no unreachable clusters yet.
+    fn known_facts(&self, time: Timestamp) -> Facts {
         let clusters = &self.clusters.known;
         let managed_clusters = clusters.iter().take(limits::CLUSTERS_MAX);
         let mut placements = self.placements.known.clone();
@@ -330,12 +342,6 @@ impl ObservedFacts {
             if let Some(placement) = placements.get_mut(&decision.placement) {
                 placement.decisions.insert(name.clone(), decision.clusters.clone());
             }
-        }
-        let unreachable = self.unreachable();
-        for placement in placements.values_mut() {
-            let decided: BTreeSet<&ClusterName> = placement.decisions.values().flatten().collect();
-            let lost = unreachable.iter().filter(|one| !decided.contains(one)).cloned();
-            placement.unreachable = lost.collect();
         }
         Facts {
             time: Some(time),

@@ -163,7 +163,7 @@ impl Handler for Host {
     }
 }
 
-/// The beginning of a text, on one line.
+/// What the host offers, where it has nothing that gitwork accepts.
 fn no_common_algorithm(kind: &AlgorithmKind, theirs: &[String]) -> String {
     let purpose = match kind {
         AlgorithmKind::Kex => "key exchange",
@@ -176,6 +176,7 @@ fn no_common_algorithm(kind: &AlgorithmKind, theirs: &[String]) -> String {
     format!("no common algorithm for {purpose}; the host offers {offered}")
 }
 
+/// The beginning of a text, on one line.
 fn printable(text: &str) -> String {
     let text = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     text.take(TEXT_CHARS_MAX).collect()

@@ -4,7 +4,7 @@ use serde_json::{Map, Number, Value};
 
 use super::patterns::Patterns;
 use crate::checker::Checker;
-use crate::finding::{Problem, shown};
+use crate::finding::{Problem, described, quote_hint, shown};
 use crate::scalars;
 use crate::suggest::did_you_mean;
 
@@ -94,16 +94,7 @@ impl<'c, 'a> Validator<'c, 'a> {
     }
 
     fn wrong_type(&mut self, expected: &str, value: &Value) {
-        let found = match value {
-            Value::String(text) => format!("the text {:?}", shown(text)),
-            Value::Number(number) => format!("the number {number}"),
-            Value::Bool(truth) => format!("the boolean {truth}"),
-            Value::Array(_) => "a list".to_owned(),
-            Value::Object(_) => "a mapping".to_owned(),
-            Value::Null => "null".to_owned(),
-        };
-        let is_scalar = matches!(value, Value::Number(_) | Value::Bool(_));
-        let quote = if is_scalar && expected == "text" { "; quote it" } else { "" };
+        let (found, quote) = (described(value), quote_hint(value, expected == "text"));
         self.report(
             Problem::WrongType,
             format!("the value must be {expected}, not {found}{quote}"),

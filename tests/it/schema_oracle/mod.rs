@@ -178,8 +178,8 @@ async fn validate_refuses_what_a_real_api_server_refuses() {
     for ((case, ours), theirs) in cases.iter().zip(&ours).zip(&theirs) {
         let of_class = counts.entry(case.class).or_default();
         of_class.documents += 1;
+        let kind = case.object["kind"].as_str().unwrap_or_default();
         let line = |what: &str, why: &str| {
-            let kind = case.object["kind"].as_str().unwrap_or_default();
             format!("{what} {:?} {kind} [{}]: {why}\n", case.class, case.what)
         };
         match (theirs, ours) {
@@ -193,7 +193,6 @@ async fn validate_refuses_what_a_real_api_server_refuses() {
             }
             (Verdict::Accepted, None) => of_class.accepted += 1,
             (Verdict::Accepted, Some(errors)) => {
-                let kind = case.object["kind"].as_str().unwrap_or_default();
                 if is_reviewed(kind, errors) {
                     of_class.accepted += 1;
                     of_class.reviewed += 1;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::matcher::{Certainty, ClusterMatcher, PlacementView};
+use super::matcher::{Certainty, ClusterMatcher};
 use crate::config::file::{self, Config};
 use crate::config::file_names::GROUP_FILE;
 use crate::config::path_patterns::PathPatterns;
@@ -97,10 +97,9 @@ impl GroupOverride {
         labels: Option<&BTreeMap<String, String>>,
         facts: &KnownFacts,
     ) -> Option<Vec<usize>> {
-        let no_placement = PlacementView::default();
         let mut found = Vec::new();
         for (index, one) in all.iter().enumerate() {
-            match one.matcher.judge(cluster, labels, facts, &no_placement) {
+            match one.matcher.judge(cluster, labels, facts, None) {
                 Some(Certainty::Member) => found.push(index),
                 Some(Certainty::Possible) => return None,
                 None => {}

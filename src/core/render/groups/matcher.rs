@@ -7,7 +7,7 @@ use crate::config::group_file::{
     MemberSelector, SelectorOperator, SelectorRequirement, ValueOverride,
 };
 use crate::config::ocm_rules::wildcard;
-use crate::model::facts::{FactNeeds, KnownFact, KnownFacts, PlacementKey};
+use crate::model::facts::{FactNeeds, KnownFact, KnownFacts, PlacementKey, SelectedClusters};
 use crate::model::name::ClusterName;
 
 /// How sure it is that a cluster is in a group.
@@ -27,17 +27,6 @@ pub struct ClusterMatcher {
     selector: Option<MemberSelector>,
     /// The Placement that a cluster must be selected by.
     pub placement: Option<PlacementKey>,
-}
-
-/// What the facts say of the Placement of a group.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PlacementView<'a> {
-    /// The clusters in its PlacementDecisions.
-    pub selected: Option<&'a BTreeSet<&'a ClusterName>>,
-    /// Whether it may select other clusters, too.
-    pub is_uncertain: bool,
-    /// Unreachable clusters that it may have selected before.
-    pub unreachable: Option<&'a BTreeSet<ClusterName>>,
 }
 
 impl ClusterMatcher {
@@ -104,13 +93,13 @@ impl ClusterMatcher {
     }
 
     /// Whether a cluster is in the group; `None` if it is not. `labels` are those of its
-    /// cluster.yaml.
+    /// cluster.yaml. `placement`: the clusters of the group's Placement, if the facts have it.
     pub fn judge(
         &self,
         cluster: &ClusterName,
         labels: Option<&BTreeMap<String, String>>,
         facts: &KnownFacts,
-        placement: &PlacementView<'_>,
+        placement: Option<&SelectedClusters<'_>>,
     ) -> Option<Certainty> {
         let is_named = self.clusters.as_ref().is_none_or(|patterns| patterns.matches(cluster));
         // The hub deletes the works of a cluster that leaves it. New ones would keep it there.
@@ -119,9 +108,7 @@ impl ClusterMatcher {
         }
         let is_selected = match &self.placement {
             None => Some(true),
-            Some(_) if placement.selected.is_some_and(|all| all.contains(cluster)) => Some(true),
-            Some(_) if placement.unreachable.is_some_and(|all| all.contains(cluster)) => None,
-            Some(_) => (!placement.is_uncertain).then_some(false),
+            Some(_) => placement.and_then(|selected| selected.has(cluster)),
         };
         let label = |key: &str| match labels.and_then(|labels| labels.get(key)) {
             Some(value) => KnownFact::Value(value),
@@ -212,10 +199,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::model::facts::ClusterFacts;
+    use crate::model::facts::{ClusterFacts, PlacementInconsistency};
 
     fn judge(yaml: &str, name: &str, own: &[(&str, &str)], facts: &KnownFacts) -> &'static str {
-        judge_with(yaml, name, own, facts, &PlacementView::default())
+        judge_with(yaml, name, own, facts, None)
     }
 
     fn judge_with(
@@ -223,7 +210,7 @@ mod tests {
         name: &str,
         own: &[(&str, &str)],
         facts: &KnownFacts,
-        placement: &PlacementView<'_>,
+        placement: Option<&SelectedClusters<'_>>,
     ) -> &'static str {
         let matcher = ClusterMatcher::new(&serde_yaml::from_str(yaml).unwrap());
         let own = own.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
@@ -318,14 +305,20 @@ mod tests {
     fn cluster_that_is_being_deleted_is_in_no_group() {
         let all = ["{clusters: [a]}", "{clusters: ['*']}", "{placement: {name: p, namespace: x}}"];
         let name = ClusterName::parse("a").unwrap();
-        let selected = [&name].into();
-        let placement =
-            PlacementView { selected: Some(&selected), is_uncertain: true, unreachable: None };
+        let placement = SelectedClusters {
+            clusters: [&name].into(),
+            inconsistency: Some(PlacementInconsistency::Changing),
+            unreachable: &BTreeSet::new(),
+        };
         for (is_deleting, expected) in [(false, "in"), (true, "out")] {
             let facts = ClusterFacts { is_deleting, ..ClusterFacts::default() };
             let facts = KnownFacts::Known(Arc::new(facts));
             for group in all {
-                assert_eq!(judge_with(group, "a", &[], &facts, &placement), expected, "{group}");
+                assert_eq!(
+                    judge_with(group, "a", &[], &facts, Some(&placement)),
+                    expected,
+                    "{group}"
+                );
             }
         }
     }
@@ -334,11 +327,18 @@ mod tests {
     fn a_placement_that_may_select_more_clusters_excludes_none() {
         let group = "{placement: {name: p, namespace: fleet}, exclude: [c]}";
         let names = ["a", "c"].map(|name| ClusterName::parse(name).unwrap());
-        for (is_uncertain, other) in [(false, "out"), (true, "maybe")] {
-            let selected = names.iter().collect();
-            let view = PlacementView { selected: Some(&selected), is_uncertain, unreachable: None };
-            let of = |name| judge_with(group, name, &[], &KnownFacts::Absent, &view);
+        let nobody = BTreeSet::new();
+        let away = ["b", "c"].map(|name| ClusterName::parse(name).unwrap()).into();
+        let changing = Some(PlacementInconsistency::Changing);
+        for (inconsistency, unreachable, other) in
+            [(None, &nobody, "out"), (changing, &nobody, "maybe"), (None, &away, "maybe")]
+        {
+            let selected =
+                SelectedClusters { clusters: names.iter().collect(), inconsistency, unreachable };
+            let of = |name| judge_with(group, name, &[], &KnownFacts::Absent, Some(&selected));
             assert_eq!([of("a"), of("b"), of("c")], ["in", other, "out"]);
         }
+        let of = |name| judge_with(group, name, &[], &KnownFacts::Absent, None);
+        assert_eq!([of("a"), of("b"), of("c")], ["maybe", "maybe", "out"], "no such Placement");
     }
 }

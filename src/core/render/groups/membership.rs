@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::inputs::{GroupInputs, GroupOverride};
-use super::matcher::{Certainty, ClusterMatcher, PlacementView};
+use super::matcher::{Certainty, ClusterMatcher};
 use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::diagnostic_sink::DiagnosticSink;
@@ -225,7 +225,7 @@ impl<'a> Fleet<'a> {
         for cluster in candidates {
             let labels = self.labels.get(cluster).copied();
             let facts = Facts::of(self.facts, cluster);
-            let Some(certainty) = matcher.judge(cluster, labels, &facts, &placement) else {
+            let Some(certainty) = matcher.judge(cluster, labels, &facts, placement) else {
                 continue;
             };
             let overrides = match certainty {
@@ -246,10 +246,9 @@ impl<'a> Fleet<'a> {
             self.report_absent(group, members, &mut to.diagnostics);
             return;
         }
-        let unreachable = placement.unreachable.filter(|all| possible.is_subset(all));
-        to.diagnostics.push(match unreachable {
-            Some(_) if doubt.is_none() => report_unreachable(group, &possible),
-            _ => report_doubt(group, doubt.as_ref(), &possible),
+        to.diagnostics.push(match &doubt {
+            Some(doubt) => report_doubt(group, doubt),
+            None => report_possible(group, &possible, placement),
         });
         if self.doubt().is_some() && matcher.names().is_none() {
             to.open.insert(group.name.clone());
@@ -269,20 +268,20 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    fn placement(&self, key: Option<&PlacementKey>) -> (PlacementView<'_>, Option<Doubt>) {
-        let Some(key) = key else { return (PlacementView::default(), None) };
-        let unknown = || PlacementView { is_uncertain: true, ..PlacementView::default() };
+    /// The clusters of a group's Placement, and why they may not be all.
+    fn placement(
+        &self,
+        key: Option<&PlacementKey>,
+    ) -> (Option<&SelectedClusters<'a>>, Option<Doubt>) {
+        let Some(key) = key else { return (None, None) };
         if self.facts.is_none() {
-            return (unknown(), Some(Doubt::NoFacts));
+            return (None, Some(Doubt::NoFacts));
         }
         let Some(found) = self.placements.get(key) else {
-            return (unknown(), Some(Doubt::PlacementMissing(key.clone())));
+            return (None, Some(Doubt::PlacementMissing(key.clone())));
         };
-        let is_uncertain = found.inconsistency.is_some();
         let doubt = found.inconsistency.clone();
-        let doubt = doubt.map(|why| Doubt::Inconsistent(key.clone(), why));
-        let unreachable = Some(found.unreachable);
-        (PlacementView { selected: Some(&found.clusters), is_uncertain, unreachable }, doubt)
+        (Some(found), doubt.map(|why| Doubt::Inconsistent(key.clone(), why)))
     }
 
     /// Warns of names without a cluster, and of a group without a member.
@@ -347,6 +346,10 @@ fn steps(group: &GroupInputs, matcher: &ClusterMatcher) -> usize {
 /// Clusters that a message names; it counts the others.
 const NAMED_MAX: usize = 3;
 
+const UNREACHABLE_HINT: &str = "To change their works, too, let the Placement tolerate the taints \
+                                cluster.open-cluster-management.io/unreachable and \
+                                cluster.open-cluster-management.io/unavailable.";
+
 /// The first names of a set, and how many follow.
 fn shown_names(clusters: &BTreeSet<ClusterName>) -> String {
     let named: Vec<&str> = clusters.iter().take(NAMED_MAX).map(ClusterName::as_str).collect();
@@ -355,45 +358,41 @@ fn shown_names(clusters: &BTreeSet<ClusterName>) -> String {
     format!("{}{more}", named.join(", "))
 }
 
-fn report_unreachable(group: &GroupInputs, clusters: &BTreeSet<ClusterName>) -> Diagnostic {
-    let message = format!(
-        "the Placement does not select these clusters, which are unreachable; what they have of \
-         the group {} stays as it is: {}",
-        group.name,
-        shown_names(clusters)
-    );
-    let hint = "To change their works, too, let the Placement tolerate the taints \
-                cluster.open-cluster-management.io/unreachable and \
-                cluster.open-cluster-management.io/unavailable.";
-    let found = Diagnostic::new(Code::UnknownMembers, group.location(), group.scope(), message);
-    found.with_hint(hint)
-}
-
-fn report_doubt(
-    group: &GroupInputs,
-    doubt: Option<&Doubt>,
-    possible: &BTreeSet<ClusterName>,
-) -> Diagnostic {
-    let name = &group.name;
-    let message = match doubt {
-        Some(doubt) => format!("the members of the group {name} are unknown: {doubt}"),
-        None => {
-            format!(
-                "the facts do not say whether these clusters are in the group {name}{}: {}",
-                if group.config.overrides.is_empty() {
-                    ""
-                } else {
-                    ", and in which of its overrides"
-                },
-                shown_names(possible)
-            )
-        }
-    };
-    let found = Diagnostic::new(Code::UnknownMembers, group.location(), group.scope(), message);
-    match doubt.and_then(Doubt::hint) {
+/// Why all members of a group are unknown.
+fn report_doubt(group: &GroupInputs, doubt: &Doubt) -> Diagnostic {
+    let message = format!("the members of the group {} are unknown: {doubt}", group.name);
+    let found = unknown_members(group, message);
+    match doubt.hint() {
         Some(hint) => found.with_hint(hint),
         None => found,
     }
+}
+
+/// Why some clusters are neither members nor none. `placement`: the clusters of the group's
+/// Placement.
+fn report_possible(
+    group: &GroupInputs,
+    possible: &BTreeSet<ClusterName>,
+    placement: Option<&SelectedClusters<'_>>,
+) -> Diagnostic {
+    let (name, shown) = (&group.name, shown_names(possible));
+    if placement.is_some_and(|selected| possible.is_subset(selected.unreachable)) {
+        let message = format!(
+            "the Placement does not select these clusters, which are unreachable; what they have \
+             of the group {name} stays as it is: {shown}"
+        );
+        return unknown_members(group, message).with_hint(UNREACHABLE_HINT);
+    }
+    let overrides =
+        if group.config.overrides.is_empty() { "" } else { ", and in which of its overrides" };
+    let message = format!(
+        "the facts do not say whether these clusters are in the group {name}{overrides}: {shown}"
+    );
+    unknown_members(group, message)
+}
+
+fn unknown_members(group: &GroupInputs, message: String) -> Diagnostic {
+    Diagnostic::new(Code::UnknownMembers, group.location(), group.scope(), message)
 }
 
 #[cfg(test)]
@@ -523,6 +522,11 @@ mod tests {
         };
         all.placements.insert(key.clone(), placement.clone());
         assert_eq!(found(yaml, Some(&all)), ("a b".into(), false, vec![]));
+        placement.unreachable = [cluster("c")].into();
+        all.placements.insert(key.clone(), placement.clone());
+        let (members, everyone, messages) = found(yaml, Some(&all));
+        assert_eq!((members.as_str(), everyone), ("a b c?", false));
+        assert!(messages[0].ends_with("of the group g stays as it is: c"), "{messages:?}");
         placement.decisions.values_mut().for_each(|clusters| drop(clusters.pop()));
         all.placements.insert(key, placement);
         let (members, everyone, messages) = found(yaml, Some(&all));

@@ -23,6 +23,7 @@ pub mod work_states;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gitwork_api::cluster::CONDITION_AVAILABLE;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -136,7 +137,7 @@ fn failure(object: &Value) -> Option<String> {
 pub fn unreachable(managed_clusters: &[Value]) -> BTreeSet<ClusterName> {
     let lost = managed_clusters.iter().filter(|cluster| {
         let conditions = Conditions::of(cluster.get("status"), None);
-        let condition = conditions.get("ManagedClusterConditionAvailable");
+        let condition = conditions.get(CONDITION_AVAILABLE);
         condition.is_some_and(|condition| text(condition, "/status") != Some("True"))
     });
     lost.filter_map(|cluster| ClusterName::parse(text(cluster, "/metadata/name")?).ok()).collect()
