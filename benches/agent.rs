@@ -32,9 +32,12 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+#[path = "agent/bare.rs"]
+mod bare;
 #[path = "../tests/harness/mod.rs"]
 mod harness;
 
+use bare::BareClient;
 use harness::requests::Requests;
 use harness::{Cluster, ClusterOptions, ControlPlane, crds, tally};
 
@@ -91,6 +94,7 @@ fn main() {
         };
         let bench = Bench { hub, hub_kubeconfig, cluster, clients };
         println!("| what | measured |\n|---|---|");
+        bench.bare(counts.works).await;
         let agent = bench.start_and_idle().await;
         bench.create_at_once(counts.works).await;
         bench.memory(&agent, &format!("{} works", counts.works)).await;
@@ -98,6 +102,7 @@ fn main() {
         bench.feedback(&counts).await;
         bench.spec_changes(&counts).await;
         bench.steady(&agent, counts.steady).await;
+        bench.memory(&agent, &format!("{} works at rest", counts.works)).await;
         for _ in 0..counts.bursts {
             bench.delete_at_once(counts.works).await;
             bench.memory(&agent, "one work, after the deletions").await;
@@ -232,6 +237,16 @@ impl Bench {
         self.works().api.create(&PostParams::default(), &work(name)).await.unwrap();
     }
 
+    /// The same requests without an agent, for comparison.
+    async fn bare(&self, count: usize) {
+        let client = BareClient::new(&self.clients.hub, &self.clients.cluster);
+        let [created, deleted] = client.measure(count).await.map(|time| time.as_secs_f64());
+        println!(
+            "| the requests for {count} works, by a bare client | created in {created:.2} s, \
+             deleted in {deleted:.2} s |"
+        );
+    }
+
     /// Memory without works, and how soon a work that is there at the start is applied.
     async fn start_and_idle(&self) -> Program {
         let agent = self.start();
@@ -256,6 +271,7 @@ impl Bench {
 
     /// All works are created, with [`CONCURRENCY`] requests under way.
     async fn create_at_once(&self, count: usize) {
+        let requests = [self.hub.requests(), self.cluster.requests()];
         let version = self.works().version().await;
         let begun = Instant::now();
         let create = async {
@@ -279,9 +295,10 @@ impl Bench {
         let (created, applied) = timeout(DEADLINE, both).await.expect("all works Applied in time");
         println!(
             "| {count} works created at once, all Applied | {:.2} s after the first request, \
-             {:.2} s after the last response |",
+             {:.2} s after the last response; {:?} |",
             applied.as_secs_f64(),
-            applied.saturating_sub(created).as_secs_f64()
+            applied.saturating_sub(created).as_secs_f64(),
+            of_agent(requests)
         );
     }
 

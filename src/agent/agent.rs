@@ -32,8 +32,9 @@ use super::tracking::QueueKey;
 /// Time limit for passes under way at shutdown. The whole shutdown must fit into 10 s.
 const SHUTDOWN: Duration = Duration::from_secs(7);
 
-/// After so long without a pass, unused memory is returned to the system.
-const QUIET: Duration = Duration::from_secs(1);
+/// After so long without a pass, unused memory is returned to the system: soon, and again when the
+/// connections that a burst of passes has opened are closed.
+const QUIET: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(35)];
 
 /// The settings of one agent.
 #[derive(Debug, Clone)]
@@ -214,13 +215,13 @@ impl Agent {
     /// Waits for the next key that is due. Returns unused memory to the system as soon as there has
     /// been none for a while: a burst of works leaves more of it than all works need.
     async fn next_key(&self) -> QueueKey {
-        match timeout(QUIET, self.shared.queue.next()).await {
-            Ok(key) => key,
-            Err(_) => {
-                gitwork_runtime::heap::trim();
-                self.shared.queue.next().await
+        for quiet in QUIET {
+            if let Ok(key) = timeout(quiet, self.shared.queue.next()).await {
+                return key;
             }
+            gitwork_runtime::heap::trim();
         }
+        self.shared.queue.next().await
     }
 
     async fn pass(&self, key: &QueueKey) {

@@ -73,7 +73,7 @@ impl HubWorks {
     ) -> Result<bool, PassError> {
         let mut work = work.clone();
         for _ in 0..STATUS_TRIES {
-            let old: ManifestWorkStatus = serde_json::from_str(&work.status).unwrap_or_default();
+            let old: ManifestWorkStatus = work.status.read().unwrap_or_default();
             let mut status = old.clone();
             let now = Timestamp::now();
             if let Some(results) = results {
@@ -143,7 +143,7 @@ impl HubWorks {
 
     /// Sets the condition `Deleting` in the work's status.
     pub async fn report_deleting(&self, work: &HubWork) -> Result<(), PassError> {
-        let mut status: ManifestWorkStatus = serde_json::from_str(&work.status).unwrap_or_default();
+        let mut status: ManifestWorkStatus = work.status.read().unwrap_or_default();
         let old = status.clone();
         let finding =
             NewCondition::new(DELETING, "True", "WorkDeleting", "ManifestWork is being deleted");

@@ -7,6 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::compressed_json::CompressedJson;
 use super::watch::{Versioned, revision};
 use gitwork_agent_core::identity::{APPLIED_FINALIZER, WORK_FINALIZER};
 use gitwork_agent_core::object::Object;
@@ -136,8 +137,7 @@ impl Versioned for WorkItem {
     }
 }
 
-/// A ManifestWork as it is kept: spec and status as text, which takes a tenth of the memory of
-/// parsed trees.
+/// A ManifestWork as it is kept, with few bytes for its spec and status.
 #[derive(Debug)]
 pub struct HubWork {
     /// The name, in the cluster's namespace.
@@ -154,22 +154,18 @@ pub struct HubWork {
     pub finalizers: Vec<String>,
     /// It is being deleted.
     pub deleting: bool,
-    /// The spec as JSON.
-    pub spec: Box<str>,
-    /// The status as JSON.
-    pub status: Box<str>,
+    /// The `ManifestWorkSpec`.
+    pub spec: CompressedJson,
+    /// The `ManifestWorkStatus`.
+    pub status: CompressedJson,
 }
 
 impl From<WorkItem> for HubWork {
     fn from(item: WorkItem) -> Self {
         let WorkItem { metadata, spec, status } = item;
-        let text = |value: &Value| match value {
-            Value::Null => "{}".into(),
-            other => other.to_string().into_boxed_str(),
-        };
         Self {
-            spec: text(&spec),
-            status: text(&status),
+            spec: CompressedJson::new(&spec),
+            status: CompressedJson::new(&status),
             name: metadata.name,
             uid: metadata.uid,
             resource_version: metadata.resource_version,

@@ -97,7 +97,7 @@ impl WorkReconciler {
             };
             input.work = work;
         }
-        let spec: ManifestWorkSpec = match serde_json::from_str(&input.work.spec) {
+        let spec: ManifestWorkSpec = match input.work.spec.read() {
             Ok(spec) => spec,
             Err(error) => {
                 let error = PassError::InvalidSpec(error);
@@ -105,8 +105,7 @@ impl WorkReconciler {
                 return Ok(PassOutcome::default());
             }
         };
-        let status: ManifestWorkStatus =
-            serde_json::from_str(&input.work.status).unwrap_or_default();
+        let status: ManifestWorkStatus = input.work.status.read().unwrap_or_default();
         if condition::is_true(&status.conditions, COMPLETE) {
             return self.watch_complete(name, input, &spec, &status).await;
         }
@@ -267,8 +266,7 @@ impl WorkReconciler {
         let changed = self.hub_works.write_status(&input.work, None, &seen).await?;
         // No longer complete: apply it again.
         let is_over = self.shared.lock().works.get(name).is_some_and(|entry| {
-            let status: ManifestWorkStatus =
-                serde_json::from_str(&entry.work.status).unwrap_or_default();
+            let status: ManifestWorkStatus = entry.work.status.read().unwrap_or_default();
             !condition::is_true(&status.conditions, COMPLETE)
         });
         input.last_pass.generation = 0;
@@ -304,10 +302,9 @@ impl WorkReconciler {
         let Some(work) = self.shared.lock().works.get(name).map(|entry| entry.work.clone()) else {
             return Ok(());
         };
-        let (Ok(spec), Ok(status)) = (
-            serde_json::from_str::<ManifestWorkSpec>(&work.spec),
-            serde_json::from_str::<ManifestWorkStatus>(&work.status),
-        ) else {
+        let (Ok(spec), Ok(status)) =
+            (work.spec.read::<ManifestWorkSpec>(), work.status.read::<ManifestWorkStatus>())
+        else {
             return Ok(());
         };
         let manifests = manifests(&status);

@@ -17,7 +17,6 @@ use super::signer_args::SignerArgs;
 use super::source_args::{HubArgs, SourceArgs};
 use super::source_id::{IdFrom, source_on_hub};
 use gitwork_core::config::commit_status::StatusBranchConfig;
-use gitwork_core::config::schema::closest;
 use gitwork_core::config::signers::SignerKeys;
 use gitwork_core::config::{DaemonFile, DaemonSource, SchemaPolicy};
 use gitwork_core::model::diagnostic::{Code, Diagnostic};
@@ -26,6 +25,7 @@ use gitwork_core::model::name::WorkKey;
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::plan::observed::ObservedWork;
 use gitwork_core::sync::guards::GuardOptions;
+use gitwork_core::text::closest;
 use gitwork_source::SourceConfig;
 use gitwork_source::verification::Verification;
 

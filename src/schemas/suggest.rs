@@ -1,9 +1,9 @@
-//! "Did you mean".
+//! "Did you mean", for names of all kinds.
 
 use crate::limits;
 
-/// The known name that is nearest to a text; `None` if none is near.
-pub(crate) fn closest<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+/// The known name that a text was probably meant to be: at most a third of its letters differ.
+pub fn closest<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let text: String = text.chars().take(limits::TEXT_CHARS_MAX).collect::<String>().to_lowercase();
     let length = text.chars().count();
     let limit = (length / 3).max(1);

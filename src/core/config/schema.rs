@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use super::schema_bounds::broken_bounds;
 use crate::limits;
 use crate::model::diagnostic::Code;
+use crate::text::closest;
 use crate::text::truncate::truncate_chars;
 
 /// One problem of a value.
@@ -284,22 +285,6 @@ fn spoken(types: &[&str]) -> String {
         })
         .collect();
     words.join(" or ")
-}
-
-/// Characters of a name that are compared with others.
-const NAME_CHARS_MAX: usize = 64;
-
-/// The one of `known` that `text` was probably meant to be: at most a third of its letters differ.
-pub fn closest<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let text: String = text.chars().take(NAME_CHARS_MAX).collect::<String>().to_lowercase();
-    let length = text.chars().count();
-    let limit = (length / 3).max(1);
-    known
-        .filter(|name| name.chars().take(NAME_CHARS_MAX).count().abs_diff(length) <= limit)
-        .map(|name| (strsim::levenshtein(&text, &name.to_lowercase()), name))
-        .filter(|(distance, _)| *distance <= limit)
-        .min()
-        .map(|(_, name)| name)
 }
 
 #[cfg(test)]

@@ -12,12 +12,13 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use crate::config::schema::{SchemaProblem, SchemaProblems, closest};
+use crate::config::schema::{SchemaProblem, SchemaProblems};
 use crate::limits;
 use crate::model::diagnostic::Code;
 use crate::render::values::{
     CLUSTER_NAME, ClusterValues, Placeholder, Resolved, Variable, inserted_bytes,
 };
+use crate::text::closest;
 use crate::text::truncate::truncate_chars;
 
 /// Leaves out what stands between the braces: it may be a part of the Secret.

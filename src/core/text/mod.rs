@@ -9,3 +9,5 @@ pub mod style;
 pub(crate) mod table;
 pub mod truncate;
 pub mod yaml;
+
+pub use gitwork_schemas::closest;

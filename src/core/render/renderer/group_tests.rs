@@ -114,27 +114,56 @@ fn each_member_gets_each_work_with_its_own_values() {
     assert_eq!(desired.frozen, Frozen::default());
 }
 
-#[test]
-fn precedence_is_source_then_group_then_cluster_then_work() {
-    let level = |name: &str, keys: &str| {
-        let labels = keys.split(' ').map(|key| format!("{key}: {name}"));
-        format!("labels: {{{}}}", labels.collect::<Vec<_>>().join(", "))
+/// A level of settings that marks the labels with these keys and the ConfigMaps of these names.
+fn level(name: &str, keys: &str) -> String {
+    let labels: Vec<String> = keys.split(' ').map(|key| format!("{key}: {name}")).collect();
+    let rule = |key: &str| {
+        format!(
+            "{{resourceIdentifier: {{group: '', resource: configmaps, namespace: x, name: {key}}}, \
+             updateStrategy: {}}}",
+            strategy(name)
+        )
     };
+    let rules: Vec<String> = keys.split(' ').map(rule).collect();
+    format!("labels: {{{}}}, manifestConfigs: [{}]", labels.join(", "), rules.join(", "))
+}
+
+fn strategy(name: &str) -> String {
+    format!("{{type: ServerSideApply, serverSideApply: {{fieldManager: work-agent-{name}}}}}")
+}
+
+#[test]
+fn precedence_is_source_then_group_then_cluster_then_work_then_manifest() {
+    let defaults = |name: &str, keys: &str| format!("defaults: {{{}}}", level(name, keys));
+    let group = format!("clusters: [c]\n{}", defaults("group", "b c d e"));
+    let maps = ["a", "b", "c", "d"].map(|name| config_map(name, "x"));
     let repository = files(&[
-        ("gitwork.yaml", &format!("defaults: {{{}}}", level("source", "a b c d"))),
-        (
-            "groups/g/group.yaml",
-            &format!("clusters: [c]\ndefaults: {{{}}}", level("group", "b c d")),
-        ),
-        ("clusters/c/cluster.yaml", &format!("defaults: {{{}}}", level("cluster", "c d"))),
-        ("groups/g/web/work.yaml", &level("work", "d")),
-        ("groups/g/web/a.yaml", &config_map("a", "x")),
+        ("gitwork.yaml", &defaults("source", "a b c d e")),
+        ("groups/g/group.yaml", &group),
+        ("clusters/c/cluster.yaml", &defaults("cluster", "c d e")),
+        ("groups/g/web/work.yaml", &format!("{{{}}}", level("work", "d e"))),
+        ("groups/g/web/maps.yaml", &maps.join("\n---\n")),
+        ("groups/g/web/e.yaml", &config_map("e", "x")),
+        ("groups/g/web/e.config.yaml", &format!("updateStrategy: {}", strategy("manifest"))),
     ]);
     let desired = render(&repository, None);
     assert_eq!(messages(&desired), Vec::<String>::new());
-    let WorkMetadata { labels, .. } = desired.works[&key("c/web")].body.metadata();
-    let of = |name: &str| labels[name].as_str();
-    assert_eq!([of("a"), of("b"), of("c"), of("d")], ["source", "group", "cluster", "work"]);
+    let body = &desired.works[&key("c/web")].body;
+    let labels = ["a", "b", "c", "d", "e"].map(|key| body.metadata().labels[key].clone());
+    assert_eq!(labels, ["source", "group", "cluster", "work", "work"]);
+    let spec = body.spec.value();
+    let configs = spec["manifestConfigs"].as_array().unwrap();
+    let strategies = configs.iter().map(|config| {
+        let name = config["resourceIdentifier"]["name"].as_str().unwrap();
+        let strategy = &config["updateStrategy"]["serverSideApply"]["fieldManager"];
+        (name, strategy.as_str().unwrap())
+    });
+    let expected =
+        [("a", "source"), ("b", "group"), ("c", "cluster"), ("d", "work"), ("e", "manifest")];
+    let expected = expected.map(|(name, level)| (name, format!("work-agent-{level}")));
+    let strategies: BTreeMap<_, _> =
+        strategies.map(|(name, level)| (name, level.to_owned())).collect();
+    assert_eq!(strategies, expected.into());
 }
 
 const OVERRIDES: &str = "\

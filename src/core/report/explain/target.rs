@@ -4,9 +4,9 @@
 use gitwork_api::names::NameError;
 use std::fmt;
 
-use crate::config::schema::closest;
 use crate::model::name::{ClusterName, WorkKey, WorkName};
 use crate::model::operation_error::{ErrorClass, OperationError};
+use crate::text::closest;
 
 /// A work, or one object of it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -499,3 +499,25 @@ fn end_of_a_backoff_does_not_wake_the_loop_while_a_write_waits_for_a_look_up() {
     assert_eq!(world.due_works(), []);
     assert_eq!(world.state.next_due(), Some(begin + limits::LATE_WRITE));
 }
+
+/// Nothing polls and nothing is put off: the event itself asks for the plan that writes the work.
+#[test]
+fn work_is_due_at_the_event_that_makes_its_dependency_available() {
+    let mut world = World::new();
+    let [base, app] = [0, 1].map(|work| key(0, work));
+    world.commit(&[(base.clone(), vec![0]), (app.clone(), vec![1])]);
+    world.desired.works.get_mut(&app).unwrap().depends_on = [base.clone()].into();
+    world.push();
+    world.execute(CLUSTERS);
+    assert_eq!(world.due_works(), []);
+    assert_eq!(world.hub.keys().collect::<Vec<_>>(), [&base]);
+    assert!(!world.state.wants_plan(world.now()));
+
+    let generation = world.hub[&base]["metadata"]["generation"].clone();
+    let conditions = ["Applied", "Available"]
+        .map(|kind| json!({"type": kind, "status": "True", "observedGeneration": generation}));
+    world.hub.get_mut(&base).unwrap()["status"] = json!({"conditions": conditions});
+    world.changed(&base);
+    assert!(world.state.wants_plan(world.now()));
+    assert_eq!(world.due_works(), [app]);
+}
