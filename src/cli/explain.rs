@@ -10,6 +10,7 @@ use serde_json::json;
 use super::compare::plan_of;
 use super::error::CommandError;
 use super::exit::Exit;
+use super::explain_code::{code_named, explain_code};
 use super::hub::runtime;
 use super::hub_state::HubState;
 use super::output;
@@ -51,8 +52,9 @@ use gitwork_source::{Source, SourceState};
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ExplainArgs {
-    /// Work, or one of its objects as `kind/namespace/name` or any shorter unambiguous form
-    #[arg(value_name = "CLUSTER/WORK[/OBJECT]")]
+    /// Work, or one of its objects as `kind/namespace/name` or any shorter unambiguous form; or the
+    /// code of a diagnostic
+    #[arg(value_name = "CLUSTER/WORK[/OBJECT]|CODE")]
     what: String,
     #[command(flatten)]
     source: ReadArgs,
@@ -70,13 +72,17 @@ Examples:
   gitwork explain edge-7/web                              a work: its settings, objects and state
   gitwork explain edge-7/web/deployment/shop/web          one object: file, line, commit, state
   gitwork explain edge-7/web/database                     a shorter name, if it matches one object
-  gitwork explain edge-7/web -o json | jq -r .answer.reason";
+  gitwork explain edge-7/web -o json | jq -r .answer.reason
+  gitwork explain GW403                                   what a diagnostic means and what to do";
 
 /// Problems that an explanation shows.
 const PROBLEMS_MAX: usize = 20;
 
 /// Runs `gitwork explain`.
 pub fn explain(args: &ExplainArgs) -> Result<Exit, CommandError> {
+    if let Some(code) = code_named(&args.what)? {
+        return explain_code(code, args.output).map(|()| Exit::Done);
+    }
     let target =
         ExplainTarget::parse(&args.what).map_err(|why| CommandError::usage(describe(&why)))?;
     let mut configured = args.source.configured_source()?;

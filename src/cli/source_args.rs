@@ -1,5 +1,6 @@
 //! The arguments that name a repository and a hub, shared by the commands.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -7,6 +8,7 @@ use clap::Args;
 use globset::{GlobBuilder, GlobMatcher};
 
 use super::argument_error::ArgumentError;
+use super::current_folder::top_of_source;
 use super::error::CommandError;
 use super::schema_args::ObjectCheckArgs;
 use super::source_id::IdFrom;
@@ -23,7 +25,8 @@ use gitwork_source::{SourceConfig, SourceLocation, default_id, origin_of_folder,
 #[derive(Debug, Clone, Args)]
 pub struct SourceArgs {
     /// Repository: an https, ssh or file URL, or a folder. A folder is read as it is on disk, with
-    /// uncommitted changes, unless a reference is named [default: this folder]
+    /// uncommitted changes, unless a reference is named [default: this folder, or the one above in
+    /// the working tree that has `clusters/`, `groups/` or `gitwork.yaml`]
     #[arg(long, value_name = "URL|DIR", env = "GITWORK_REPO", hide_env_values = true)]
     pub repo: Option<String>,
     /// Branch to follow [default: the repository's HEAD]
@@ -200,9 +203,14 @@ impl OperationError for SourceArgsError {
 }
 
 impl SourceArgs {
-    /// The repository's URL or folder.
-    pub fn repo(&self) -> &str {
-        self.repo.as_deref().unwrap_or(".")
+    /// The repository's URL or folder. Without one, it is the current folder, or the one above that
+    /// has the files of a source.
+    fn repo(&self) -> Cow<'_, str> {
+        match (&self.repo, &self.path) {
+            (Some(repo), _) => repo.into(),
+            (None, Some(_)) => ".".into(),
+            (None, None) => top_of_source(Path::new(".")).to_string_lossy().into_owned().into(),
+        }
     }
 
     fn path(&self) -> Result<RepoPath, CommandError> {
@@ -228,7 +236,7 @@ impl SourceArgs {
     pub fn id_from(&self) -> IdFrom {
         match &self.source_id {
             Some(_) => IdFrom::Name,
-            None if is_url(self.repo()) => IdFrom::Url,
+            None if is_url(&self.repo()) => IdFrom::Url,
             None => IdFrom::Folder,
         }
     }
@@ -236,10 +244,10 @@ impl SourceArgs {
     /// The origin of the source's files.
     pub fn origin(&self) -> Result<SourceOrigin, CommandError> {
         let (repo, path) = (self.repo(), self.path()?);
-        Ok(if is_url(repo) {
-            origin_of_url(repo, &path)
+        Ok(if is_url(&repo) {
+            origin_of_url(&repo, &path)
         } else {
-            origin_of_folder(Path::new(repo), &path)
+            origin_of_folder(Path::new(&*repo), &path)
         })
     }
 
@@ -254,11 +262,11 @@ impl SourceArgs {
         let reference = self.reference()?;
         let id = self.id()?;
         let repo = self.repo();
-        let folder = Path::new(repo);
-        let repository = if is_url(repo) {
-            self.git(repo.to_owned(), reference.unwrap_or(Reference::Head))?
+        let folder = Path::new(&*repo);
+        let repository = if is_url(&repo) {
+            self.git(repo.into_owned(), reference.unwrap_or(Reference::Head))?
         } else if !folder.is_dir() {
-            return Err(SourceArgsError::Repo { repo: repo.to_owned() }.into());
+            return Err(SourceArgsError::Repo { repo: repo.into_owned() }.into());
         } else if reference.is_some() || is_bare(folder) {
             let folder = folder
                 .canonicalize()

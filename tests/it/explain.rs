@@ -253,6 +253,28 @@ fn object_is_traced_to_file_line_and_commit() {
 }
 
 #[test]
+fn source_is_found_from_a_folder_of_a_work() {
+    let clone = clone();
+    let from_top = explained(clone.path(), "edge-1/web");
+    let from_work = explained(&clone.path().join("clusters/edge-1/web"), "edge-1/web");
+    assert_eq!(from_work["git"], from_top["git"]);
+}
+
+#[test]
+fn diagnostic_is_explained_in_any_folder() {
+    let folder = TempDir::new().unwrap();
+    let text = out(&explain(folder.path(), &["gw403"]));
+    assert!(text.starts_with("GW403: missing metadata.namespace\n"), "{text}");
+    assert!(text.contains("error[GW403]: ConfigMap settings has no namespace"), "{text}");
+    let value = explained(folder.path(), "GW403");
+    assert_eq!((&value["code"], &value["severity"]), (&json!("GW403"), &json!("error")));
+    let output = explain(folder.path(), &["GW4033"]);
+    assert_eq!(output.status.code(), Some(2));
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("there is no diagnostic GW4033; did you mean GW403?"), "{message}");
+}
+
+#[test]
 fn missing_or_unreadable_objects_are_reported() {
     let clone = clone();
     git(clone.path(), &["rm", "-rq", "clusters/edge-1/old"]);
