@@ -15,9 +15,9 @@ use super::output;
 use super::output::OutputError;
 use super::published_facts::add_fetched_facts;
 use super::read_args::{ConfiguredSource, ReadArgs, StrictArgs};
-use super::source_args::FilterArgs;
+use super::source_args::{Filter, FilterArgs};
 use super::sources::sources;
-use gitwork_core::model::diagnostic::Diagnostic;
+use gitwork_core::model::diagnostic::{Diagnostic, Scope};
 use gitwork_core::model::name::SourceId;
 use gitwork_core::model::work::DesiredWork;
 use gitwork_core::render::desired::Desired;
@@ -105,11 +105,28 @@ pub fn render(args: &RenderArgs) -> Result<Exit, CommandError> {
     output::diagnostics(&desired.diagnostics);
     let works: Vec<&DesiredWork> =
         desired.works.values().filter(|work| filter.matches(&work.key)).collect();
+    let is_hidden = || desired.diagnostics.iter().any(|found| may_hide(found, &filter));
+    if works.is_empty()
+        && !is_hidden()
+        && let Some(error) = args.filter.no_match(&desired.works.keys().collect())
+    {
+        return Err(error);
+    }
     match &args.out {
         Some(folder) => write_out(folder, &works, &desired, args.output)?,
         None => print_out(&works, &desired, args.output)?,
     }
     Ok(exit(args.strict, &desired.diagnostics))
+}
+
+/// Whether works that are selected may be missing because of a problem.
+fn may_hide(found: &Diagnostic, filter: &Filter) -> bool {
+    found.freezes_work()
+        && match &found.scope {
+            Scope::Source | Scope::Group(_) => true,
+            Scope::Cluster(cluster) => filter.matches_cluster(cluster),
+            Scope::Work(key) => filter.matches(key),
+        }
 }
 
 /// Runs `gitwork validate`.

@@ -1,6 +1,7 @@
 //! The arguments that name a repository and a hub, shared by the commands.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -16,9 +17,10 @@ use gitwork_api::names::{NameError, check_label};
 use gitwork_core::config::AdoptionPolicy;
 use gitwork_core::config::RewindPolicy;
 use gitwork_core::config::tenancy::Tenancy;
-use gitwork_core::model::name::{CommitId, RepoPath, SourceId, WorkKey};
+use gitwork_core::model::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey};
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::model::source_origin::SourceOrigin;
+use gitwork_core::text::closest;
 use gitwork_git::{Auth, ClientCertificate, Reference, Remote};
 use gitwork_source::{SourceConfig, SourceLocation, default_id, origin_of_folder, origin_of_url};
 
@@ -164,16 +166,39 @@ impl FilterArgs {
         };
         Ok(Filter { cluster: glob("--cluster", &self.cluster)?, work: glob("--work", &self.work)? })
     }
+
+    /// The error that the patterns select none of these works; `None` without patterns.
+    pub fn no_match(&self, works: &BTreeSet<&WorkKey>) -> Option<CommandError> {
+        let of_cluster = Self { work: None, ..self.clone() }.filter().ok()?;
+        let on_clusters = works.iter().filter(|key| of_cluster.matches(key));
+        let names: BTreeSet<&str> = on_clusters.map(|key| key.work.as_str()).collect();
+        let (noun, asked, names) = match (&self.cluster, &self.work) {
+            (Some(cluster), _) if names.is_empty() => {
+                ("cluster", cluster, works.iter().map(|key| key.cluster.as_str()).collect())
+            }
+            (_, Some(work)) => ("work", work, names),
+            _ => return None,
+        };
+        let near = closest(asked, names.into_iter());
+        let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+        Some(CommandError::usage(format!("no {noun} matches {asked}{hint}")))
+    }
 }
 
 impl Filter {
     /// Whether a work is selected.
     pub fn matches(&self, key: &WorkKey) -> bool {
-        let matches = |glob: &Option<GlobMatcher>, name: &str| {
-            glob.as_ref().is_none_or(|glob| glob.is_match(name))
-        };
-        matches(&self.cluster, key.cluster.as_str()) && matches(&self.work, key.work.as_str())
+        self.matches_cluster(&key.cluster) && is_selected(self.work.as_ref(), key.work.as_str())
     }
+
+    /// Whether works of a cluster are selected.
+    pub fn matches_cluster(&self, cluster: &ClusterName) -> bool {
+        is_selected(self.cluster.as_ref(), cluster.as_str())
+    }
+}
+
+fn is_selected(glob: Option<&GlobMatcher>, name: &str) -> bool {
+    glob.is_none_or(|glob| glob.is_match(name))
 }
 
 /// Why the arguments name no source.

@@ -131,6 +131,26 @@ fn exit_codes_match_the_documented_table() {
 }
 
 #[test]
+fn filter_that_selects_nothing_is_an_error_unless_an_error_hides_the_work() {
+    let clone = clone();
+    for (arguments, message) in [
+        (["--cluster", "edge-9"].as_slice(), "no cluster matches edge-9; did you mean edge-1?"),
+        (&["--cluster", "x*"], "no cluster matches x*"),
+        (&["--cluster", "edge-1", "--work", "wbe"], "no work matches wbe; did you mean web?"),
+        (&["--cluster", "edge-2", "--work", "web"], "no work matches web"),
+    ] {
+        let output = run(clone.path(), &[&["render"], arguments].concat());
+        let found = err(&output);
+        assert_eq!(code(&output), Some(2), "{arguments:?}: {found}");
+        assert_eq!(found.trim_end(), format!("error: {message}"), "{arguments:?}");
+    }
+    write(clone.path(), "clusters/edge-9/bad/cm.yaml", "kind: [");
+    let output = run(clone.path(), &["render", "--cluster", "edge-9"]);
+    assert_eq!(code(&output), Some(1), "{}", err(&output));
+    assert!(!err(&output).contains("no cluster matches"), "{}", err(&output));
+}
+
+#[test]
 fn rendering_continues_past_an_invalid_work_and_is_deterministic() {
     let clone = clone();
     write(clone.path(), "clusters/edge-1/bad/cm.yaml", "kind: [");
