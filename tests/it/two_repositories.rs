@@ -200,8 +200,9 @@ fn clones_of_a_repository_have_one_id_and_other_folders_another() {
     assert_eq!(of_clone, default_id(two, &[]));
     assert_eq!(of_clone, default_id(top.path(), &["--repo", "two"]));
     assert_eq!(of_clone, default_id(top.path(), &["--repo", "a.git"]));
-    // A folder below it is another source, however it is named.
-    let below = default_id(&one.join("clusters"), &[]);
+    // In a folder below it, too, unless it is named: then it is another source.
+    assert_eq!(of_clone, default_id(&one.join("clusters"), &[]));
+    let below = default_id(top.path(), &["--repo", "one/clusters"]);
     assert_ne!(below, of_clone);
     assert_eq!(below, default_id(two, &["--path", "clusters"]));
     for (clone, url) in clones.iter().zip(["git@h.example:a/b.git", "https://h.example/a/b"]) {
