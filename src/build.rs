@@ -13,7 +13,8 @@ use std::process::Command;
 fn main() {
     // Cargo builds and runs it again if it changes; nothing else matters.
     println!("cargo::rerun-if-env-changed=TARGET");
-    if env::var("PROFILE").as_deref() == Ok("release") {
+    let is = |name: &str, value: &str| env::var(name).as_deref() == Ok(value);
+    if is("PROFILE", "release") && is("CARGO_CFG_TARGET_OS", "linux") {
         println!("cargo::rustc-link-arg-bins=-Wl,--strip-all");
     }
     let is_native = env::var("HOST").ok() == env::var("TARGET").ok();
