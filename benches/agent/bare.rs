@@ -98,7 +98,7 @@ fn finalizers(names: &[&str]) -> Value {
     json!({"metadata": {"finalizers": names}})
 }
 
-/// As many bytes as the agent's.
+/// About as long as the agent's.
 fn conditions() -> Value {
     let condition = |kind: &str, message: &str| {
         json!({

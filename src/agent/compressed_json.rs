@@ -1,7 +1,6 @@
 //! JSON as the agent keeps it between passes: compressed, as it is read only in a pass.
 //!
-//! Most of a work is field names and texts that recur, so this takes a third to a tenth of the
-//! text's memory. LZ4 compresses and expands in less time than JSON takes to be parsed.
+//! Most of a work is field names and texts that recur.
 
 use lz4_flex::block::{compress_prepend_size, decompress_size_prepended};
 use serde::de::DeserializeOwned;

@@ -2,28 +2,32 @@
 
 use std::path::{Path, PathBuf};
 
-/// Names of which the top folder of a source has at least one.
-const MARKS: [&str; 3] = ["clusters", "groups", "gitwork.yaml"];
+use gitwork_git::LocalRepository;
 
-/// Folders above the current one that are looked at.
-const DEPTH_MAX: usize = 32;
+/// Folders of which the top of a source has at least one. A work can have such a name, too.
+const FOLDERS: [&str; 2] = ["clusters", "groups"];
 
-/// The nearest folder, from `folder` upwards, that looks like the top of a source, as a path
-/// relative to `folder`. It looks no further than the top of the Git working tree, and outside of
-/// one not at all: then it is `.`, as without such a folder.
+/// The top of a source, from `folder` upwards, as a path relative to `folder`: the folder itself if
+/// it looks like one; else the nearest one with `gitwork.yaml`, and without such a file the nearest
+/// one with `clusters/` or `groups/`. It looks no further than the top of the Git working tree, and
+/// outside of one not at all: then it is `.`, as without such a folder.
 pub fn top_of_source(folder: &Path) -> PathBuf {
+    let in_tree = LocalRepository::discover(folder).map(|found| found.path().clone());
+    let depth = in_tree.map_or(0, |path| Path::new(path.as_str()).components().count());
+    let above = || (1..=depth).map(|levels| [".."].repeat(levels).iter().collect::<PathBuf>());
+    let has_file = |up: &PathBuf| folder.join(up).join("gitwork.yaml").exists();
+    let has_folder = |up: &PathBuf| FOLDERS.iter().any(|name| folder.join(up).join(name).is_dir());
     let here = PathBuf::from(".");
-    let Ok(folder) = folder.canonicalize() else { return here };
-    let all: Vec<&Path> = folder.ancestors().take(DEPTH_MAX).collect();
-    let Some(top) = all.iter().position(|one| one.join(".git").exists()) else { return here };
-    let is_source = |one: &&Path| MARKS.iter().any(|name| one.join(name).exists());
-    let found = all[..=top].iter().position(is_source).unwrap_or(0);
-    if found == 0 { here } else { [".."].repeat(found).iter().collect() }
+    if has_file(&here) || has_folder(&here) {
+        return here;
+    }
+    above().find(has_file).or_else(|| above().find(has_folder)).unwrap_or(here)
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::process::Command;
 
     use tempfile::TempDir;
 
@@ -37,11 +41,15 @@ mod tests {
         fs::create_dir_all(&work).unwrap();
         fs::create_dir(outside.path().join("clusters")).unwrap();
         assert_eq!(top_of_source(&work), Path::new("."), "no Git repository");
-        fs::create_dir(repository.join(".git")).unwrap();
+        let init = Command::new("git").args(["init", "-q"]).current_dir(&repository).status();
+        assert!(init.unwrap().success());
         assert_eq!(top_of_source(&work), Path::new("../../.."));
         assert_eq!(top_of_source(&repository.join("fleet")), Path::new("."));
         assert_eq!(top_of_source(&repository), Path::new("."), "not above the repository");
         fs::write(repository.join("gitwork.yaml"), "").unwrap();
+        fs::create_dir(work.with_file_name("groups")).unwrap();
+        assert_eq!(top_of_source(&work), Path::new("../../../.."), "not a work named groups");
+        assert_eq!(top_of_source(&repository.join("fleet")), Path::new("."));
         fs::create_dir(repository.join("docs")).unwrap();
         assert_eq!(top_of_source(&repository.join("docs")), Path::new(".."));
     }

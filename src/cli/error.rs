@@ -1,6 +1,8 @@
 //! The error of a command, its exit code and its text: the only place where the command line
 //! renders errors.
 
+use std::fmt::Display;
+
 use gitwork_core::model::operation_error::{OperationError, describe};
 
 use super::exit::Exit;
@@ -12,6 +14,11 @@ pub(crate) enum CommandError {
     Usage(String),
     /// An operation failed: a fetch, a call to the hub, a write of a file.
     Operation(Box<dyn OperationError + Send + Sync>),
+}
+
+/// `; did you mean X?` for the name that was probably meant, or nothing.
+pub(crate) fn did_you_mean(near: Option<impl Display>) -> String {
+    near.map_or_else(String::new, |near| format!("; did you mean {near}?"))
 }
 
 impl CommandError {

@@ -4,7 +4,7 @@ use gitwork_core::model::diagnostic::Code;
 use gitwork_core::text::{closest, yaml};
 use serde_json::{Value, json};
 
-use super::error::CommandError;
+use super::error::{CommandError, did_you_mean};
 use super::output;
 use super::view_args::ViewFormat;
 
@@ -25,8 +25,7 @@ pub fn code_named(what: &str) -> Result<Option<Code>, CommandError> {
     let mut all = Code::ALL.iter();
     let found = all.find(|code| code.id() == what);
     found.copied().map(Some).ok_or_else(|| {
-        let near = closest(&what, Code::ALL.iter().map(|code| code.id()));
-        let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+        let hint = did_you_mean(closest(&what, Code::ALL.iter().map(|code| code.id())));
         CommandError::usage(format!("there is no diagnostic {what}{hint}"))
     })
 }
@@ -52,7 +51,7 @@ fn section(code: Code) -> String {
     let heading = format!("### {}: ", code.id());
     let from = PAGE.find(&heading).map_or(PAGE.len(), |at| at + "### ".len());
     let text = &PAGE[from..];
-    // Examples are indented or fenced, and no line of one begins so.
+    // No line of an example begins like a heading: the test below looks at each section.
     let end = ["\n## ", "\n### "].iter().filter_map(|next| text.find(next)).min();
     format!("{}\n", text[..end.unwrap_or(text.len())].trim_end())
 }

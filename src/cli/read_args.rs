@@ -8,7 +8,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::daemon_file;
-use super::error::CommandError;
+use super::error::{CommandError, did_you_mean};
 use super::facts::facts_of_hub;
 use super::output;
 use super::published_facts::published_facts;
@@ -59,10 +59,13 @@ pub struct StrictArgs {
 impl StrictArgs {
     /// Whether the command fails with these diagnostics.
     pub fn fails(self, diagnostics: &[Diagnostic]) -> bool {
-        let is_unknown =
-            |one: &Diagnostic| matches!(one.code, Code::UnknownMembers | Code::UnknownFacts);
         diagnostics.iter().any(|one| one.is_error() || (self.strict && is_unknown(one)))
     }
+}
+
+/// Whether the facts do not say which works there are, or what is in them.
+pub fn is_unknown(found: &Diagnostic) -> bool {
+    matches!(found.code, Code::UnknownMembers | Code::UnknownFacts)
 }
 
 /// Why there are no facts.
@@ -286,7 +289,7 @@ impl ReadArgs {
         found.map(|(index, source, _)| (*index, *source)).ok_or_else(|| {
             let wanted = self.source.source_id.as_deref().unwrap_or_default();
             let near = closest(wanted, ids.iter().copied());
-            let hint = near.map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+            let hint = did_you_mean(near.map(|near| format!("{near:?}")));
             CommandError::usage(format!("{} has no source {wanted:?}{hint}", path.display()))
         })
     }

@@ -14,7 +14,7 @@ use super::exit::Exit;
 use super::output;
 use super::output::OutputError;
 use super::published_facts::add_fetched_facts;
-use super::read_args::{ConfiguredSource, ReadArgs, StrictArgs};
+use super::read_args::{ConfiguredSource, ReadArgs, StrictArgs, is_unknown};
 use super::source_args::{Filter, FilterArgs};
 use super::sources::sources;
 use gitwork_core::model::diagnostic::{Diagnostic, Scope};
@@ -108,7 +108,7 @@ pub fn render(args: &RenderArgs) -> Result<Exit, CommandError> {
     let is_hidden = || desired.diagnostics.iter().any(|found| may_hide(found, &filter));
     if works.is_empty()
         && !is_hidden()
-        && let Some(error) = args.filter.no_match(&desired.works.keys().collect())
+        && let Some(error) = args.filter.no_match(&filter, || desired.works.keys())
     {
         return Err(error);
     }
@@ -121,7 +121,7 @@ pub fn render(args: &RenderArgs) -> Result<Exit, CommandError> {
 
 /// Whether works that are selected may be missing because of a problem.
 fn may_hide(found: &Diagnostic, filter: &Filter) -> bool {
-    found.freezes_work()
+    (found.is_error() || is_unknown(found))
         && match &found.scope {
             Scope::Source | Scope::Group(_) => true,
             Scope::Cluster(cluster) => filter.matches_cluster(cluster),

@@ -1,7 +1,6 @@
 //! The arguments that name a repository and a hub, shared by the commands.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +9,7 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use super::argument_error::ArgumentError;
 use super::current_folder::top_of_source;
-use super::error::CommandError;
+use super::error::{CommandError, did_you_mean};
 use super::schema_args::ObjectCheckArgs;
 use super::source_id::IdFrom;
 use gitwork_api::names::{NameError, check_label};
@@ -28,7 +27,7 @@ use gitwork_source::{SourceConfig, SourceLocation, default_id, origin_of_folder,
 pub struct SourceArgs {
     /// Repository: an https, ssh or file URL, or a folder. A folder is read as it is on disk, with
     /// uncommitted changes, unless a reference is named [default: this folder, or the one above in
-    /// the working tree that has `clusters/`, `groups/` or `gitwork.yaml`]
+    /// the working tree that has `gitwork.yaml`, `clusters/` or `groups/`]
     #[arg(long, value_name = "URL|DIR", env = "GITWORK_REPO", hide_env_values = true)]
     pub repo: Option<String>,
     /// Branch to follow [default: the repository's HEAD]
@@ -167,21 +166,24 @@ impl FilterArgs {
         Ok(Filter { cluster: glob("--cluster", &self.cluster)?, work: glob("--work", &self.work)? })
     }
 
-    /// The error that the patterns select none of these works; `None` without patterns.
-    pub fn no_match(&self, works: &BTreeSet<&WorkKey>) -> Option<CommandError> {
-        let of_cluster = Self { work: None, ..self.clone() }.filter().ok()?;
-        let on_clusters = works.iter().filter(|key| of_cluster.matches(key));
-        let names: BTreeSet<&str> = on_clusters.map(|key| key.work.as_str()).collect();
-        let (noun, asked, names) = match (&self.cluster, &self.work) {
-            (Some(cluster), _) if names.is_empty() => {
-                ("cluster", cluster, works.iter().map(|key| key.cluster.as_str()).collect())
+    /// The error that the patterns select none of these works; `None` without patterns. `filter`:
+    /// the compiled patterns.
+    pub fn no_match<'a, I: Iterator<Item = &'a WorkKey>>(
+        &self,
+        filter: &Filter,
+        works: impl Fn() -> I,
+    ) -> Option<CommandError> {
+        let on_clusters = || works().filter(|key| filter.matches_cluster(&key.cluster));
+        let (noun, asked, near) = match (&self.cluster, &self.work) {
+            (Some(cluster), _) if on_clusters().next().is_none() => {
+                ("cluster", cluster, closest(cluster, works().map(|key| key.cluster.as_str())))
             }
-            (_, Some(work)) => ("work", work, names),
+            (_, Some(work)) => {
+                ("work", work, closest(work, on_clusters().map(|key| key.work.as_str())))
+            }
             _ => return None,
         };
-        let near = closest(asked, names.into_iter());
-        let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
-        Some(CommandError::usage(format!("no {noun} matches {asked}{hint}")))
+        Some(CommandError::usage(format!("no {noun} matches {asked}{}", did_you_mean(near))))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The views of `status` and `tree`: printed once, or watched.
 
-use super::error::CommandError;
+use super::error::{CommandError, did_you_mean};
 use super::exit::Exit;
 use super::hub::runtime;
 use super::view_args::{View, ViewArgs, ViewFormat, ViewOptions};
@@ -63,7 +63,7 @@ fn print(args: &ViewArgs, options: &ViewOptions, fleet: &Fleet) -> Result<Exit, 
         ViewFormat::Table | ViewFormat::Wide if works.is_empty() && reports.is_empty() => {
             let names = all.iter().map(|tree| tree.work.work.as_str());
             let near = args.filter.work.as_deref().and_then(|work| closest(work, names));
-            let hint = near.map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+            let hint = did_you_mean(near.map(|near| format!("{near:?}")));
             output::note(&format!("the hub has no ManifestWorks of gitwork that match{hint}"));
         }
         ViewFormat::Table | ViewFormat::Wide => {

@@ -151,6 +151,18 @@ fn filter_that_selects_nothing_is_an_error_unless_an_error_hides_the_work() {
 }
 
 #[test]
+fn filter_is_no_error_if_it_is_unknown_what_it_selects() {
+    let clone = clone();
+    let group = "selector: {labelSelector: {matchLabels: {tier: store}}}\n";
+    write(clone.path(), "groups/stores/group.yaml", group);
+    write(clone.path(), "groups/stores/till/cm.yaml", &config_map("till", "one"));
+    let output = run(clone.path(), &["render", "--cluster", "edge-9"]);
+    assert_eq!(code(&output), Some(0), "{}", err(&output));
+    assert!(err(&output).contains("GW601"), "{}", err(&output));
+    assert!(!err(&output).contains("no cluster matches"), "{}", err(&output));
+}
+
+#[test]
 fn rendering_continues_past_an_invalid_work_and_is_deterministic() {
     let clone = clone();
     write(clone.path(), "clusters/edge-1/bad/cm.yaml", "kind: [");
