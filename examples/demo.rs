@@ -292,11 +292,12 @@ impl Demo {
         Ok(())
     }
 
-    /// Pushes an object that its cluster's API server rejects, and removes it again.
+    /// Pushes an object that its cluster's API server rejects, and removes it again. Only the
+    /// cluster can know: it does not have the namespace.
     async fn reject_object(&self) -> Result<()> {
         let path = "clusters/store-lisbon/shop/refused.yaml";
         let refused = "apiVersion: v1\nkind: ConfigMap\n\
-                       metadata: {name: refused, namespace: shop}\ndata: {no key: x}\n";
+                       metadata: {name: refused, namespace: attic}\ndata: {key: x}\n";
         let commit = self.repo.push("main", &[(path, Some(refused))]);
         self.show_commit_status(commit, "failure").await?;
         let work = eventually("the page to show the reason", DEADLINE, || async {
@@ -305,7 +306,7 @@ impl Demo {
             let (_, text) = answer.map_err(|error| format!("{error:#}"))?;
             let work: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
             let why = work["why"].as_str().or(work["message"].as_str()).unwrap_or_default();
-            if why.contains("refused") { Ok(why.to_owned()) } else { Err(text) }
+            if why.contains("attic") { Ok(why.to_owned()) } else { Err(text) }
         })
         .await?;
         println!("   page: store-lisbon/shop: {work}");

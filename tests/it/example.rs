@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use gitwork_api::work::manifest_work_spec_schema;
@@ -264,5 +265,27 @@ async fn real_api_server_accepts_every_example_object() {
         };
         let applied = eventually("the objects of a work to be taken", DEADLINE, apply).await;
         assert_eq!(applied.unwrap(), objects.len());
+    }
+}
+
+/// The demo of the README. `cargo test` builds it, as all examples; it is built here if only this
+/// binary is.
+#[test]
+fn demo_runs_to_its_end() {
+    let demo = Path::new(env!("CARGO_BIN_EXE_gitwork")).with_file_name("examples").join("demo");
+    if !demo.exists() {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut build = Command::new(cargo);
+        build.args(["build", "--locked", "--example", "demo", "--target-dir"]);
+        let target = demo.ancestors().nth(3).unwrap();
+        let built = build.arg(target).current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap();
+        assert!(built.success(), "cannot build the demo: {built}");
+    }
+    let output = Command::new(demo).arg("--exit").stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    for words in ["namespaces \"attic\" not found", "Fresh prices in Lisbon", "store-lisbon joined"]
+    {
+        assert!(text.contains(words), "{words}: {text}");
     }
 }
