@@ -52,6 +52,8 @@ pub struct ObservedObject {
     pub object: Option<ObjectKey>,
     /// Its uid; empty if it does not exist.
     pub uid: String,
+    /// When to read it again although nothing has changed: it could not be read.
+    pub retry: Retry,
 }
 
 impl ManifestApplier {
@@ -97,12 +99,16 @@ impl ManifestApplier {
         let resource = &target.mapping.resource;
         let unrecorded =
             (!progress.is_read).then(|| format!("cannot read {resource} {}", meta.name));
+        let retry = match attempt.retry {
+            Retry::Never if !progress.is_read => Retry::BackOff,
+            retry => retry,
+        };
         let outcome = ManifestOutcome {
             meta,
             applied: attempt.outcome,
             uid: progress.uid(),
             unrecorded,
-            retry: attempt.retry,
+            retry,
             object: Some(target.object),
             drift_backoff,
         };
@@ -151,7 +157,7 @@ impl ManifestApplier {
     ) -> ObservedObject {
         if !is_addressable(meta) {
             let (observation, uid) = (Observation::Incomplete, String::new());
-            return ObservedObject { observation, object: None, uid };
+            return ObservedObject { observation, object: None, uid, retry: Retry::Never };
         }
         let options = &ManifestOptions::of(spec, meta);
         let mapping = ResourceMapping {
@@ -173,7 +179,8 @@ impl ManifestApplier {
             self.track_object(&target.object, &progress, subscription);
         }
         let observation = self.observe_object(&progress, options).await;
-        ObservedObject { observation, object: Some(target.object), uid: progress.uid() }
+        let retry = if progress.is_read { Retry::Never } else { Retry::BackOff };
+        ObservedObject { observation, object: Some(target.object), uid: progress.uid(), retry }
     }
 
     /// Reads an object for the status, unless a step has read it. If the work's executor may not

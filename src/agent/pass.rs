@@ -62,14 +62,13 @@ impl WorkReconciler {
     pub async fn pass(&self, name: &Arc<str>) {
         let input = self.shared.lock().take_input(name, &self.applied_works.hub_hash);
         let Some(mut input) = input else { return };
-        let before = input.pending.clone();
         let (pass_outcome, unapplied) = match self.run(name, &mut input).await {
             Ok(pass_outcome) => (pass_outcome, PendingChanges::default()),
             Err(error) => {
                 log_error!(
                     info, &error, work = %name, "the pass over the ManifestWork failed; retrying"
                 );
-                (PassOutcome { failed: true, ..PassOutcome::default() }, before)
+                (PassOutcome { failed: true, ..PassOutcome::default() }, input.pending)
             }
         };
         self.metrics.pass(match (pass_outcome.failed, pass_outcome.changed) {
@@ -244,7 +243,7 @@ impl WorkReconciler {
                 applied: ApplyOutcome::Complete { note: None },
                 uid: read.uid,
                 unrecorded: None,
-                retry: Retry::Never,
+                retry: read.retry,
                 object: read.object,
                 drift_backoff: DriftBackoff::default(),
             });
@@ -270,9 +269,11 @@ impl WorkReconciler {
             !condition::is_true(&status.conditions, COMPLETE)
         });
         input.last_pass.generation = 0;
+        let failed = input.last_pass.outcomes.iter().any(|one| one.retry == Retry::BackOff);
         Ok(PassOutcome {
             retry_after: is_over.then_some(Duration::ZERO),
-            forced: is_over,
+            forced: is_over || failed,
+            failed,
             changed,
             ..PassOutcome::default()
         })

@@ -130,10 +130,8 @@ impl AgentState {
         entry.last_pass_end = Some(Instant::now());
         entry.pending.everything |= unapplied.everything;
         entry.pending.forced |= unapplied.forced || pass_outcome.forced;
-        for (ordinal, revision) in unapplied.ordinals {
-            entry.pending.ordinals.entry(ordinal).or_insert(revision);
-        }
-        for ordinal in &pass_outcome.ordinals {
+        // The failed pass may have seen these revisions already, and not reported what it saw.
+        for ordinal in unapplied.ordinals.keys().chain(&pass_outcome.ordinals) {
             entry.pending.ordinals.insert(*ordinal, ANY_REVISION);
         }
         if pass_outcome.failed {

@@ -1,8 +1,11 @@
 //! Feedback, condition rules, and how conditions move.
 
+use http::Method;
+use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use super::fixture::{Fixture, condition_of, stable};
+use crate::harness::faults::Fault;
 
 fn config(fixture: &Fixture, group: &str, resource: &str, rest: &Value) -> Value {
     let mut config = json!({"resourceIdentifier": {"group": group, "resource": resource,
@@ -80,6 +83,50 @@ async fn complete_work_is_not_reconciled() {
     assert_eq!(map.data["data"]["more"], "theirs", "a complete work is not put back");
     fixture.edit("a", json!({"data": {"key": "undone"}})).await;
     fixture.value("a", "done").await;
+}
+
+/// The value that the status has of the first manifest's only feedback rule.
+fn feedback(work: &Value, value: &str) -> Option<()> {
+    let all = &work["status"]["resourceStatus"]["manifests"][0]["statusFeedback"]["values"];
+    (all.as_array()?.last()?["fieldValue"]["string"] == value).then_some(())
+}
+
+const FAILS: Fault = Fault::Answer { code: 500, retry_after_seconds: None };
+
+#[tokio::test]
+async fn status_that_could_not_be_written_after_an_event_is_written_later() {
+    let fixture = Fixture::start().await;
+    let path = json!({"name": "key", "path": ".data.key"});
+    let rules = json!({"updateStrategy": {"type": "ReadOnly"},
+        "feedbackRules": [{"type": "JSONPaths", "jsonPaths": [path]}]});
+    let map = fixture.config_map("a", "1");
+    let created = serde_json::from_value(map.clone()).unwrap();
+    fixture.config_maps().create(&PostParams::default(), &created).await.unwrap();
+    fixture.create("web", vec![map], config(&fixture, "", "configmaps", &rules)).await;
+    fixture.work("web", "the first value", |work| feedback(work, "1")).await;
+    fixture.faults.next(1, FAILS, |seen| seen.path.ends_with("/manifestworks/web/status"));
+    fixture.edit("a", json!({"data": {"key": "2"}})).await;
+    fixture.work("web", "the second value", |work| feedback(work, "2")).await;
+    assert_eq!(fixture.faults.count(|seen| seen.fault.is_some()), 1);
+}
+
+#[tokio::test]
+async fn object_of_a_complete_work_that_could_not_be_read_is_read_again() {
+    let fixture = Fixture::start().await;
+    let path = json!({"name": "more", "path": ".data.more"});
+    let rules = json!({"conditionRules": [{"type": "CEL", "condition": "Complete",
+            "celExpressions": ["object.data.key == 'done'"]}],
+        "feedbackRules": [{"type": "JSONPaths", "jsonPaths": [path]}]});
+    let options = config(&fixture, "", "configmaps", &rules);
+    fixture.create("web", vec![fixture.config_map("a", "done")], options).await;
+    fixture.condition("web", "Complete", "True").await;
+    fixture.faults.next(1, FAILS, |seen| {
+        seen.method == Method::GET && seen.query.is_empty() && seen.path.ends_with("/configmaps/a")
+    });
+    fixture.edit("a", json!({"data": {"more": "theirs"}})).await;
+    fixture.work("web", "the value", |work| feedback(work, "theirs")).await;
+    assert_eq!(fixture.faults.count(|seen| seen.fault.is_some()), 1);
+    fixture.condition("web", "Available", "True").await;
 }
 
 #[tokio::test]
