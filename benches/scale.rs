@@ -148,6 +148,7 @@ fn desired_work(number: usize, text: &str) -> DesiredWork {
         suspend: false,
         objects,
         depends_on: Arc::default(),
+        group_content: None,
     }
 }
 
@@ -162,6 +163,7 @@ fn desired(works: usize) -> Desired {
         approved: Approvals::default(),
         suspended: Suspended::default(),
         needed_facts: None,
+        rollouts: BTreeMap::new(),
         facts: None,
         diagnostics: Vec::new(),
     }

@@ -15,6 +15,7 @@ use super::output;
 use super::run_args::{LogFormat, RunArgs};
 use super::run_setup::{OpenedSource, Setup, from_file, from_flags, open_all};
 use super::serve::serve;
+use gitwork_core::plan::{PlanStep, Reason};
 use gitwork_daemon::engine::Engine;
 use gitwork_daemon::metrics::Metrics;
 use gitwork_hub::request_metrics::RequestObserver;
@@ -81,8 +82,19 @@ async fn once(
         engine.set_facts_feed(facts.clone());
         let (plan, desired) = engine.once().await?;
         let errors = desired.diagnostics.iter().filter(|found| found.is_error()).count();
-        if !plan.is_settled() || errors > 0 {
-            let open = plan.steps.iter().filter(|step| !step.is_settled()).count();
+        let waits = |step: &&PlanStep| {
+            matches!(step.reason, Reason::WaitsForWave { .. } | Reason::HeldByRollout { .. })
+        };
+        let unsettled = plan.steps.iter().filter(|step| !step.is_settled());
+        let (waiting, open): (Vec<_>, Vec<_>) = unsettled.partition(waits);
+        if let Some(first) = waiting.first() {
+            let (works, source) = (waiting.len(), &desired.source);
+            output::note(&format!(
+                "source {source}: {works} works wait for their wave, the first one: {first}"
+            ));
+        }
+        if !open.is_empty() || errors > 0 {
+            let open = open.len();
             output::note(&format!(
                 "source {}: {open} works differ from Git, {errors} errors in Git",
                 desired.source

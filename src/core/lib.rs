@@ -48,6 +48,7 @@ pub mod model;
 pub mod plan;
 pub mod render;
 pub mod report;
+pub mod rollout;
 pub mod signature;
 pub mod sync;
 pub mod text;

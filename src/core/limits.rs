@@ -84,6 +84,10 @@ pub const RECORD_BYTES_MAX: usize = 200 * 1024;
 pub const REPORT_BYTES_MAX: usize = 64 * 1024;
 /// The text of a source's origin: a URL or a folder, and a path. It is in messages, too.
 pub const ORIGIN_BYTES_MAX: usize = 1_024;
+/// What the record of a source keeps of rollouts, in bytes.
+pub const ROLLOUTS_BYTES_MAX: usize = 24 * 1024;
+/// Clusters in the record of a group where a content failed. Others count as if they had not.
+pub const ROLLOUT_CLUSTERS_MAX: usize = 50;
 /// Abandoned commits in one record: 43 bytes each.
 pub const ABANDONED_MAX: usize = 4_000;
 /// Plurals of one kind that CRDs of frozen works have. Each work with the kind holds them, and one

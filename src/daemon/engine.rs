@@ -227,7 +227,7 @@ impl Engine {
         let Reconciler { state, reports, .. } = &mut self.reconciler;
         match self.leadership.observe() {
             Some(LeadershipChange::Gained) => {
-                state.facts_mut().begin_term(now);
+                state.begin_term(now);
                 self.facts.ask_again();
                 self.schedule.hint(now);
                 reports.set_leader_metrics(state.facts().desired().map(Arc::as_ref));

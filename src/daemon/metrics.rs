@@ -245,6 +245,7 @@ mod tests {
             approved: Approvals::default(),
             suspended: Suspended::default(),
             needed_facts: None,
+            rollouts: BTreeMap::new(),
             facts: None,
             diagnostics: Vec::new(),
         }

@@ -39,8 +39,18 @@ const CRATES: &[&str] = &[
 ];
 
 /// The layers inside the core, lowest first.
-const CORE_LAYERS: &[&str] =
-    &["limits", "model", "text", "config", "signature", "render", "plan", "report", "sync"];
+const CORE_LAYERS: &[&str] = &[
+    "limits",
+    "model",
+    "text",
+    "config",
+    "signature",
+    "rollout",
+    "render",
+    "plan",
+    "report",
+    "sync",
+];
 
 /// Crates whose functions depend on their arguments alone.
 const PURE: &[&str] =

@@ -298,10 +298,20 @@ fn every_config_field_is_documented() {
         let (path, heading) = explained_in(kind);
         let text = section(&Page::read(path), heading);
         let mut all = BTreeSet::new();
-        fields(&kind.schema(), "", &[&OCM_FIELDS[..], &["defaults"]].concat(), &mut all);
+        let mut stop = [&OCM_FIELDS[..], &["defaults"]].concat();
+        // The page refers to the section on group.yaml.
+        stop.extend((kind == FileKind::Source).then_some("rollout"));
+        fields(&kind.schema(), "", &stop, &mut all);
+        let of_source = section(&sidecars, "gitwork.yaml");
         let explained = |field: &String| {
-            // An override selects clusters as its group does.
-            let field = match field.strip_prefix("overrides[].selector.") {
+            if let Some(rest) = field.strip_prefix("rollout.waves[].window.") {
+                return of_source.contains(&format!("`windows.{rest}`"));
+            }
+            // Overrides and waves select clusters as their group does.
+            let selector = ["overrides[].selector.", "rollout.waves[].selector."]
+                .iter()
+                .find_map(|prefix| field.strip_prefix(prefix));
+            let field = match selector {
                 Some(rest) => format!("`selector.{rest}`"),
                 None => format!("`{field}`"),
             };
@@ -532,6 +542,7 @@ fn invariant_of_guards_names_every_guard() {
             Guard::Rewind => "a held rewind",
             Guard::Restore => "a restored hub",
             Guard::Window => "closed window",
+            Guard::Rollout => "a wave of a rollout",
             Guard::Suspension => "A suspension",
         };
         let words: Vec<&str> = invariant.split_whitespace().collect();

@@ -170,6 +170,8 @@ fn example_sets_every_config_field() {
         assert!(set.contains(&format!("work:/{rare}")));
         known.remove(&format!("/defaults/{rare}"));
     }
+    // A default for all groups is as strange; a group's own is above.
+    known.retain(|field| !field.starts_with("gitwork:/rollout"));
     let missing: Vec<&String> = known.difference(&set).collect();
     assert!(missing.is_empty(), "fields that the example does not show: {missing:#?}");
 }

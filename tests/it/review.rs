@@ -108,6 +108,7 @@ fn many(works: usize, replicas: impl Fn(usize) -> usize) -> Desired {
             suspend: false,
             objects: Arc::default(),
             depends_on: Default::default(),
+            group_content: None,
         };
         (key, work)
     });
@@ -120,6 +121,7 @@ fn many(works: usize, replicas: impl Fn(usize) -> usize) -> Desired {
         approved: Default::default(),
         suspended: Default::default(),
         needed_facts: None,
+        rollouts: BTreeMap::new(),
         facts: None,
         diagnostics: Vec::new(),
     }

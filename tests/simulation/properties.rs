@@ -109,6 +109,7 @@ fn desired(body: Option<Arc<WorkBody>>) -> Desired {
         suspend: false,
         objects: Arc::default(),
         depends_on: Default::default(),
+        group_content: None,
     });
     let works = work.into_iter().map(|work| (work.key.clone(), work)).collect();
     let frozen = Frozen::default();
@@ -121,6 +122,7 @@ fn desired(body: Option<Arc<WorkBody>>) -> Desired {
         approved: Default::default(),
         suspended: Default::default(),
         needed_facts: None,
+        rollouts: BTreeMap::new(),
         facts: None,
         diagnostics: Vec::new(),
     }

@@ -16,10 +16,6 @@ use crate::model::name::RepoPath;
 use crate::text::yaml;
 use gitwork_yaml::Document;
 
-/// Fields that are reserved for later versions: their presence is an error.
-const UNSUPPORTED_FIELDS: &[(&str, &str)] =
-    &[("/rollout", "staged rollouts"), ("/defaults/rollout", "staged rollouts")];
-
 /// One document of a configuration file, with what is needed to point into it.
 #[derive(Debug)]
 pub struct Config<T> {
@@ -147,27 +143,15 @@ pub(super) fn problems_of(value: &Value, kind: FileKind) -> Vec<SchemaProblem> {
 
 /// Every problem of one document.
 fn problems(value: &Value, kind: FileKind, schema: &Value) -> Vec<SchemaProblem> {
-    let later: Vec<&str> = UNSUPPORTED_FIELDS.iter().map(|(pointer, _)| *pointer).collect();
     let settings = match kind {
         FileKind::Work | FileKind::Manifest => "",
         FileKind::Source | FileKind::Cluster | FileKind::Group => "/defaults",
         FileKind::Daemon => return schema::check(value, schema, &[]),
     };
     let ours: Vec<String> = OCM_FIELDS.iter().map(|field| format!("{settings}/{field}")).collect();
-    let elsewhere: Vec<&str> =
-        later.iter().copied().chain(ours.iter().map(String::as_str)).collect();
+    let elsewhere: Vec<&str> = ours.iter().map(String::as_str).collect();
     let mut problems = SchemaProblems::default();
     problems.extend(schema::check(value, schema, &elsewhere));
-    for (pointer, what) in UNSUPPORTED_FIELDS {
-        if value.pointer(pointer).is_some() {
-            problems.add(Code::NotSupported, || SchemaProblem {
-                pointer: (*pointer).to_owned(),
-                code: Code::NotSupported,
-                message: format!("{what} is not supported by this version"),
-                hint: None,
-            });
-        }
-    }
     ocm_problems(value, settings, kind, &mut problems);
     problems.into_all()
 }

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::member_selector::{GroupProblem, MemberSelector, pattern_problem};
 use super::repository_files::WorkSettings;
+use super::rollout::RolloutSettings;
 use super::values::SubstitutionValue;
-use crate::model::name::ClusterName;
-use gitwork_api::names::{check_label, check_label_value, check_qualified_name, check_subdomain};
+use gitwork_api::names::{check_label, check_subdomain};
 
 /// `groups/<group>/group.yaml`: the clusters of a group, and settings for its works. A cluster is
 /// in the group if all given conditions match: `clusters`, `selector`, `placement` and `exclude`.
@@ -36,6 +37,9 @@ pub struct GroupFile {
     /// overrides those before it.
     #[schemars(length(max = 100))]
     pub overrides: Vec<ValueOverride>,
+    /// How a change of the group reaches its clusters. Default: `rollout` of `gitwork.yaml`, else
+    /// all clusters at once.
+    pub rollout: Option<RolloutSettings>,
     /// Defaults for the works of this group. `cluster.yaml` and `work.yaml` override them.
     pub defaults: WorkSettings,
 }
@@ -54,67 +58,6 @@ pub struct ValueOverride {
     pub values: BTreeMap<String, SubstitutionValue>,
 }
 
-/// Selects clusters. All given conditions must match.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-#[schemars(deny_unknown_fields)]
-pub struct MemberSelector {
-    /// Labels of the ManagedCluster. Labels in `cluster.yaml` override them.
-    pub label_selector: MemberLabelSelector,
-    /// Claims that the cluster reports: `status.clusterClaims` of the ManagedCluster.
-    pub claim_selector: MemberClaimSelector,
-}
-
-/// Selects clusters by their labels.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-#[schemars(deny_unknown_fields)]
-pub struct MemberLabelSelector {
-    /// Labels that a cluster must have.
-    pub match_labels: BTreeMap<String, String>,
-    /// Requirements for labels.
-    #[schemars(length(max = 100))]
-    pub match_expressions: Vec<SelectorRequirement>,
-}
-
-/// Selects clusters by their claims.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-#[schemars(deny_unknown_fields)]
-pub struct MemberClaimSelector {
-    /// Requirements for claims.
-    #[schemars(length(max = 100))]
-    pub match_expressions: Vec<SelectorRequirement>,
-}
-
-/// Requirement for one label or claim.
-#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(deny_unknown_fields)]
-pub struct SelectorRequirement {
-    /// Label key, or name of the claim.
-    pub key: String,
-    /// Relation between the cluster's value and `values`.
-    pub operator: SelectorOperator,
-    /// Values, for `In` and `NotIn`.
-    #[serde(default)]
-    #[schemars(length(max = 1000))]
-    pub values: Vec<String>,
-}
-
-/// Relation between a cluster's label or claim and the values of a requirement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-pub enum SelectorOperator {
-    /// It has one of the values.
-    In,
-    /// It has none of the values, or is absent.
-    NotIn,
-    /// It is there.
-    Exists,
-    /// It is absent.
-    DoesNotExist,
-}
-
 /// An OCM Placement.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -124,25 +67,6 @@ pub struct PlacementReference {
     pub name: String,
     /// Namespace of the Placement.
     pub namespace: String,
-}
-
-/// What is wrong with a `group.yaml`, beyond its schema.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GroupProblem {
-    /// JSON pointer to the place.
-    pub pointer: String,
-    /// What is wrong; reads after the field's name, or alone at the top.
-    pub message: String,
-}
-
-impl MemberSelector {
-    /// Whether it has no requirement: it would select every cluster.
-    fn is_empty(&self) -> bool {
-        let Self { label_selector, claim_selector } = self;
-        label_selector.match_labels.is_empty()
-            && label_selector.match_expressions.is_empty()
-            && claim_selector.match_expressions.is_empty()
-    }
 }
 
 impl GroupFile {
@@ -178,6 +102,9 @@ impl GroupFile {
                 });
             }
         }
+        if let Some(rollout) = &self.rollout {
+            rollout.each_problem(report);
+        }
     }
 }
 
@@ -200,83 +127,8 @@ impl Conditions<'_> {
             }
         }
         let Some(selector) = self.selector else { return };
-        if selector.is_empty() {
-            let message = "selects every cluster; write `clusters: [\"*\"]` for that";
-            add(format!("{place}/selector"), message.to_owned());
-        }
-        selector.problems(&mut |pointer, message| add(format!("{place}{pointer}"), message));
+        selector.check(place, add);
     }
-}
-
-impl MemberSelector {
-    fn problems(&self, add: &mut dyn FnMut(String, String)) {
-        let Self { label_selector, claim_selector } = self;
-        let at = "/selector/labelSelector";
-        for (key, value) in &label_selector.match_labels {
-            let problem = check_qualified_name(key).or_else(|| check_label_value(value));
-            if let Some(problem) = problem {
-                let key = key.replace('~', "~0").replace('/', "~1");
-                add(
-                    format!("{at}/matchLabels/{key}"),
-                    format!("has a key or value that {problem}"),
-                );
-            }
-        }
-        let lists = [
-            (at, &label_selector.match_expressions, true),
-            ("/selector/claimSelector", &claim_selector.match_expressions, false),
-        ];
-        for (at, requirements, is_label) in lists {
-            for (index, requirement) in requirements.iter().enumerate() {
-                let at = format!("{at}/matchExpressions/{index}");
-                requirement.problems(is_label, &mut |field, message| {
-                    add(format!("{at}/{field}"), message);
-                });
-            }
-        }
-    }
-}
-
-impl SelectorRequirement {
-    fn problems(&self, is_label: bool, add: &mut dyn FnMut(&str, String)) {
-        use SelectorOperator::{DoesNotExist, Exists, In, NotIn};
-        match self.operator {
-            In | NotIn if self.values.is_empty() => {
-                add("values", "needs a value for In and NotIn".to_owned());
-            }
-            Exists | DoesNotExist if !self.values.is_empty() => {
-                add("values", "must be empty for Exists and DoesNotExist".to_owned());
-            }
-            _ => {}
-        }
-        if !is_label {
-            if self.key.is_empty() {
-                add("key", "is empty".to_owned());
-            }
-            return;
-        }
-        check_qualified_name(&self.key).into_iter().for_each(|problem| add("key", problem));
-        let mut values = self.values.iter().enumerate();
-        // One message: the others have the same cause.
-        if let Some((index, problem)) =
-            values.find_map(|(index, value)| Some((index, check_label_value(value)?)))
-        {
-            add(&format!("values/{index}"), problem);
-        }
-    }
-}
-
-/// What is wrong with the name of a cluster that may have wildcards.
-fn pattern_problem(pattern: &str) -> Option<String> {
-    let is_plain = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-' | '*');
-    if !pattern.contains('*') {
-        return ClusterName::parse(pattern).err().map(|why| why.to_string());
-    }
-    if let Some(other) = pattern.chars().find(|c| !is_plain(*c)) {
-        let message = "only lower-case letters, digits, '-' and '*' are allowed";
-        return Some(format!("has the character {other:?}; {message}"));
-    }
-    (pattern.len() > 2 * 63).then(|| "is longer than 126 characters".to_owned())
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::dependency::DependencyEntry;
+use super::rollout::RolloutSettings;
 use super::signers::SignerPolicy;
 use super::values::SubstitutionValue;
 use super::window::ChangeWindows;
@@ -35,6 +36,8 @@ pub struct SourceFile {
     pub suspend: bool,
     /// Which commits and files need signatures. The operator's policy applies as well.
     pub signers: SignerPolicy,
+    /// How changes of groups reach their clusters. `rollout` of `group.yaml` replaces it.
+    pub rollout: Option<RolloutSettings>,
 }
 
 /// The deletion budget. A plan that deletes more is held until it is approved. If the operator and

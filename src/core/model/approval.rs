@@ -7,6 +7,7 @@
 //! | `rewind SOURCE to COMMIT`, then `from COMMIT` lines | that commit in place of these |
 //! | `changes SOURCE`, then `CLUSTER/WORK VERSION` lines | just these writes in a closed window |
 //! | `restored SOURCE at GENERATION` | deletions on a hub that was restored from a backup |
+//! | `rollout SOURCE of HASH to GROUP`, then `wave NAME` or `retry NUMBER` | a wave, or to go on |
 //! | `origin SOURCE`, then `from ORIGIN` and `to ORIGIN` | another repository or path |
 //! | `trust SOURCE at COMMIT`, then `after COMMIT` | the first as verified, not the other |
 
@@ -14,9 +15,10 @@ use std::collections::BTreeSet;
 
 use crate::limits;
 use crate::model::digest::Digest;
-use crate::model::name::{ClusterName, CommitId, SourceId, WorkKey, WorkName};
+use crate::model::name::{ClusterName, CommitId, GroupName, SourceId, WorkKey, WorkName};
 use crate::model::operation_error::{ErrorClass, OperationError};
 use crate::model::source_origin::SourceOrigin;
+use gitwork_api::names::check_label;
 
 /// One ManifestWork on the hub. Created again under the same name, it is another one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,6 +65,13 @@ pub enum Approval {
         /// The generation of the source's record on the restored hub.
         record_generation: u64,
     },
+    /// A step of the rollout of a group's content.
+    Rollout {
+        /// The source.
+        source: SourceId,
+        /// What may be done.
+        step: RolloutApproval,
+    },
     /// Another origin of the source. It counts on the hub only: in Git, the other repository could
     /// approve itself.
     Origin {
@@ -85,6 +94,26 @@ pub enum Approval {
     },
 }
 
+/// A step of a rollout that somebody may approve.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RolloutApproval {
+    /// The group.
+    pub group: GroupName,
+    /// The content that is rolled out.
+    pub content: Digest,
+    /// The step.
+    pub step: RolloutStep,
+}
+
+/// What may be done in a rollout.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RolloutStep {
+    /// The wave of this name may begin.
+    Wave(String),
+    /// The rollout continues after it was stopped for the time of this number, which counts from 1.
+    Retry(u32),
+}
+
 /// All that is approved for one source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Approvals {
@@ -98,6 +127,8 @@ pub struct Approvals {
     pub restored: BTreeSet<u64>,
     /// Changes of the origin: the recorded one, and the one in its place.
     pub origins: BTreeSet<(SourceOrigin, SourceOrigin)>,
+    /// Steps of rollouts.
+    pub rollouts: BTreeSet<RolloutApproval>,
     /// Commits to verify from: the recorded one, and the one in its place.
     pub trusted: BTreeSet<(Option<CommitId>, CommitId)>,
 }
@@ -165,6 +196,13 @@ impl Approval {
             Self::Restored { source, record_generation } => {
                 format!("restored {source} at {record_generation}\n")
             }
+            Self::Rollout { source, step: RolloutApproval { group, content, step } } => {
+                let step = match step {
+                    RolloutStep::Wave(name) => format!("wave {name}"),
+                    RolloutStep::Retry(number) => format!("retry {number}"),
+                };
+                format!("rollout {source} of {content} to {group}\n{step}\n")
+            }
             Self::Origin { source, from, to } => {
                 format!("origin {source}\nfrom {from}\nto {to}\n")
             }
@@ -210,6 +248,13 @@ impl Approval {
                 }
                 Self::Restored { source: source(id)?, record_generation }
             }
+            ["rollout", id, "of", content, "to", group] => {
+                let content = Digest::parse(content).ok_or_else(|| form.clone())?;
+                let group = GroupName::parse(group).map_err(|_| form.clone())?;
+                let step = read_rollout_step(first.0, lines.skip(1))?;
+                let step = RolloutApproval { group, content, step };
+                Self::Rollout { source: source(id)?, step }
+            }
             ["origin", id] => {
                 let (from, to) = read_origins(first.0, lines.skip(1))?;
                 Self::Origin { source: source(id)?, from, to }
@@ -248,6 +293,9 @@ impl Approvals {
             Approval::Restored { source: of, record_generation } if of == *source => {
                 self.restored.insert(record_generation);
             }
+            Approval::Rollout { source: of, step } if of == *source => {
+                self.rollouts.insert(step);
+            }
             Approval::Origin { source: of, from, to } if of == *source => {
                 self.origins.insert((from, to));
             }
@@ -257,6 +305,7 @@ impl Approvals {
             Approval::Rewind(_)
             | Approval::Changes { .. }
             | Approval::Restored { .. }
+            | Approval::Rollout { .. }
             | Approval::Origin { .. }
             | Approval::Trust { .. } => {}
         }
@@ -297,6 +346,27 @@ fn read_origins<'a>(
     from.zip(to).ok_or(ApprovalError::Form { line: first })
 }
 
+/// Reads the one line that follows the line `first`.
+fn read_rollout_step<'a>(
+    first: usize,
+    mut lines: impl Iterator<Item = (usize, &'a str)>,
+) -> Result<RolloutStep, ApprovalError> {
+    let (line, text) = lines.next().ok_or(ApprovalError::Form { line: first })?;
+    let step = match text.split_once(' ') {
+        Some(("wave", name)) if name == "*" || check_label(name, 63).is_ok() => {
+            RolloutStep::Wave(name.to_owned())
+        }
+        Some(("retry", number)) => {
+            RolloutStep::Retry(number.parse().map_err(|_| ApprovalError::Form { line })?)
+        }
+        _ => return Err(ApprovalError::Form { line }),
+    };
+    match lines.next() {
+        Some((line, _)) => Err(ApprovalError::Form { line }),
+        None => Ok(step),
+    }
+}
+
 fn read_target(line: &str) -> Option<Target> {
     let (key, uid) = line.split_once(' ')?;
     let (cluster, work) = key.split_once('/')?;
@@ -309,102 +379,4 @@ fn read_target(line: &str) -> Option<Target> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::name::RepoPath;
-
-    fn target(work: &str, uid: &str) -> Target {
-        let key = WorkKey {
-            cluster: ClusterName::parse("edge-1").unwrap(),
-            work: WorkName::parse(work).unwrap(),
-        };
-        Target { key, uid: uid.into() }
-    }
-
-    fn source(id: &str) -> SourceId {
-        SourceId::parse(id).unwrap()
-    }
-
-    fn origin(repository: &str) -> SourceOrigin {
-        SourceOrigin::new(repository, &RepoPath::root())
-    }
-
-    #[test]
-    fn approval_of_deletions_counts_if_its_name_is_its_hash() {
-        let works: Approved = [target("web", "u-2"), target("api", "u-1")].into();
-        assert_eq!(listing(&works), "edge-1/api u-1\nedge-1/web u-2\n");
-        let name = plan_hash(&works).to_string();
-        let read = |text: &str| Approval::read(&name, text);
-        let expected = Ok(Approval::Deletions(works.clone()));
-        assert_eq!(read("# by me\r\nedge-1/web u-2\r\n\r\nedge-1/api u-1"), expected);
-        assert_eq!(read("edge-1/api u-1\n"), Err(ApprovalError::OtherWorks));
-        assert_eq!(read("edge-1/api u-1\nedge-1/web u-3\n"), Err(ApprovalError::OtherWorks));
-        assert_eq!(read(""), Err(ApprovalError::OtherWorks));
-        assert_eq!(read("edge-1/api u-1\n../web x\n"), Err(ApprovalError::Line { line: 2 }));
-        assert_eq!(read("edge-1/api\n"), Err(ApprovalError::Line { line: 1 }));
-        let none = Approval::read("README", &listing(&works));
-        assert_eq!(none, Err(ApprovalError::Name));
-    }
-
-    #[test]
-    fn every_kind_reads_what_it_writes_and_counts_for_its_own_source_only() {
-        let commit = |byte| CommitId::parse(&format!("{byte:02x}").repeat(20)).unwrap();
-        let all = [
-            Approval::Deletions([target("web", "u-1")].into()),
-            Approval::Rewind(Rewind {
-                source: source("fleet"),
-                from: [commit(1), commit(2)].into(),
-                to: commit(3),
-            }),
-            Approval::Changes { source: source("fleet"), works: [target("web", "ab")].into() },
-            Approval::Restored { source: source("fleet"), record_generation: 7 },
-            Approval::Origin {
-                source: source("fleet"),
-                from: origin("a.example/a fleet"),
-                to: origin("b.example/fleet"),
-            },
-            Approval::Trust { source: source("fleet"), after: Some(commit(1)), commit: commit(2) },
-            Approval::Trust { source: source("fleet"), after: None, commit: commit(2) },
-        ];
-        let (mut ours, mut others) = (Approvals::default(), Approvals::default());
-        for approval in all {
-            let text = format!("# approved by ann\n{}", approval.text());
-            let read = Approval::read(&approval.hash().to_string(), &text);
-            assert_eq!(read, Ok(approval.clone()), "{text}");
-            ours.add(&source("fleet"), approval.clone());
-            others.add(&source("other"), approval);
-        }
-        let counts = |all: &Approvals| {
-            let lists = [all.deletions.len(), all.changes.len(), all.origins.len()];
-            (lists, [all.rewinds.len(), all.restored.len(), all.trusted.len()])
-        };
-        let expected = (([1; 3], [1, 1, 2]), ([1, 0, 0], [0; 3]));
-        assert_eq!((counts(&ours), counts(&others)), expected);
-    }
-
-    #[test]
-    fn malformed_approval_is_rejected() {
-        let to = "ab".repeat(20);
-        for (text, expected) in [
-            (format!("rewind fleet to {to}\nto {to}\n"), ApprovalError::Form { line: 2 }),
-            ("rewind fleet to main\n".into(), ApprovalError::Form { line: 1 }),
-            (format!("rewind Fleet to {to}\n"), ApprovalError::Form { line: 1 }),
-            ("restored fleet at -1\n".into(), ApprovalError::Form { line: 1 }),
-            ("restored fleet at 7\nedge-1/web u-1\n".into(), ApprovalError::Form { line: 2 }),
-            ("changes fleet\nedge-1/web\n".into(), ApprovalError::Line { line: 2 }),
-            ("restored fleet at 8\n".into(), ApprovalError::OtherWorks),
-            (format!("trust fleet at {to}\nafter main\n"), ApprovalError::Form { line: 2 }),
-            (
-                format!("trust fleet at {to}\nafter {to}\nafter {to}\n"),
-                ApprovalError::Form { line: 3 },
-            ),
-            ("origin fleet\nfrom a\n".into(), ApprovalError::Form { line: 1 }),
-            ("origin fleet\nfrom a\nfrom b\n".into(), ApprovalError::Form { line: 3 }),
-            ("origin fleet\nfrom a\nto  b\n".into(), ApprovalError::Form { line: 3 }),
-            ("origin fleet\nfrom a\nto b\n".into(), ApprovalError::OtherWorks),
-        ] {
-            let name = Digest::of(b"something else").to_string();
-            assert_eq!(Approval::read(&name, &text), Err(expected), "{text}");
-        }
-    }
-}
+mod tests;

@@ -26,8 +26,60 @@ pub struct StatusView {
     pub manifests: u32,
     /// Manifests whose condition Applied is True; at most `manifests` if the agent is right.
     pub manifests_applied: u32,
+    /// What the agent says of the health of single objects.
+    pub health: ObjectHealth,
     /// An [`StatusDetails`] as text: a tenth of the memory.
     details: Option<CanonicalJson>,
+}
+
+/// What an agent says of the health of single objects. The conditions of the work hide one degraded
+/// object among several.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ObjectHealth {
+    /// An object has one of the conditions that follow.
+    pub is_reported: bool,
+    /// An object has the condition Degraded.
+    pub is_degraded: bool,
+    /// An object has the condition Progressing.
+    pub is_progressing: bool,
+    /// When one of these conditions changed last, by the clock of the cluster.
+    pub since: Option<Timestamp>,
+    /// When the last object was applied, by the clock of the cluster. Some agents only say when
+    /// objects were applied for the first time.
+    pub applied: Option<Timestamp>,
+}
+
+impl ObjectHealth {
+    fn of(manifests: &[Value]) -> Self {
+        let mut health = Self::default();
+        for manifest in manifests {
+            let conditions = Conditions::of(Some(manifest), None);
+            let time = |condition: &Value| text(condition, "/lastTransitionTime")?.parse().ok();
+            let applied = conditions.is("Applied", "True").and_then(time);
+            health.applied = health.applied.max(applied);
+            for kind in ["Degraded", "Progressing"] {
+                let Some(condition) = conditions.get(kind) else { continue };
+                let is_true = text(condition, "/status") == Some("True");
+                health.add(&Self {
+                    is_reported: true,
+                    is_degraded: is_true && kind == "Degraded",
+                    is_progressing: is_true && kind == "Progressing",
+                    since: time(condition),
+                    applied: None,
+                });
+            }
+        }
+        health
+    }
+
+    /// Adds the health of other objects.
+    pub fn add(&mut self, other: &Self) {
+        self.is_reported |= other.is_reported;
+        self.is_degraded |= other.is_degraded;
+        self.is_progressing |= other.is_progressing;
+        self.since = self.since.max(other.since);
+        self.applied = self.applied.max(other.applied);
+    }
 }
 
 /// What a status says, as far as people want to read it.
@@ -99,6 +151,7 @@ impl Default for StatusView {
             since: None,
             manifests: 0,
             manifests_applied: 0,
+            health: ObjectHealth::default(),
             details: None,
         }
     }
@@ -132,6 +185,7 @@ impl StatusView {
                 .and_then(|condition| text(condition, "/lastTransitionTime")?.parse().ok()),
             manifests: u32::try_from(manifests).unwrap_or(u32::MAX),
             manifests_applied: u32::try_from(applied).unwrap_or(u32::MAX),
+            health: ObjectHealth::of(all),
             details: details.packed(),
         }
     }

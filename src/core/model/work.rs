@@ -34,6 +34,9 @@ pub const ANNOTATION_MANAGED_KEYS: &str = "gitwork.dev/managed-keys";
 /// On a work that was created while deletions of its source were held: it does not count as one
 /// that was kept. Removed once no deletion is held.
 pub const ANNOTATION_CREATED_DURING_HOLD: &str = "gitwork.dev/created-during-hold";
+/// On a work of a group with `rollout`: identifies the content of the group that it is of. It is no
+/// content itself.
+pub const ANNOTATION_GROUP_CONTENT: &str = "gitwork.dev/group-content";
 /// Set by an operator on a foreign ManifestWork: the id of the source that may adopt it.
 pub const ANNOTATION_ADOPT: &str = "gitwork.dev/adopt";
 /// Every label and annotation of ours starts with this.
@@ -153,6 +156,8 @@ pub struct WorkBody {
     metadata: CanonicalJson,
     /// It is to carry `ANNOTATION_CREATED_DURING_HOLD`, which is no content.
     pub created_during_hold: bool,
+    /// It is to carry `ANNOTATION_GROUP_CONTENT` with this value, which is no content.
+    pub group_content: Option<Digest>,
     /// Equal to that of what the hub has exactly where there is nothing to write.
     pub digest: Digest,
 }
@@ -249,7 +254,7 @@ impl WorkBody {
         let metadata = CanonicalJson::new(&json!({"labels": labels, "annotations": annotations}));
         let text = SpecText::new(&spec);
         let digest = digest(spec, labels, annotations);
-        Self { spec: text, metadata, created_during_hold: false, digest }
+        Self { spec: text, metadata, created_during_hold: false, group_content: None, digest }
     }
 
     /// The body of a work with the same content from another folder.
@@ -268,6 +273,9 @@ impl WorkBody {
             serde_json::from_str(self.metadata.as_str()).unwrap_or_default();
         if self.created_during_hold {
             metadata.annotations.insert(ANNOTATION_CREATED_DURING_HOLD.into(), "true".into());
+        }
+        if let Some(content) = self.group_content {
+            metadata.annotations.insert(ANNOTATION_GROUP_CONTENT.into(), content.to_string());
         }
         metadata
     }
@@ -324,6 +332,8 @@ pub struct DesiredWork {
     pub objects: Arc<[NamedObject]>,
     /// The works that it depends on.
     pub depends_on: Arc<[WorkKey]>,
+    /// The content of its group, if its group has `rollout`.
+    pub group_content: Option<Digest>,
 }
 
 /// One object of a work in Git, as far as it takes to find it in other works.

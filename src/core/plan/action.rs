@@ -54,7 +54,8 @@ impl Action {
                 | Reason::SharesObjects { complete: false, .. }
                 | Reason::WaitsForWork { .. }
                 | Reason::BeingDeleted { .. }
-                | Reason::BackedOff { .. } => Self::Wait,
+                | Reason::BackedOff { .. }
+                | Reason::WaitsForWave { .. } => Self::Wait,
                 Reason::MovesObjects { moves }
                     if !moves.iter().any(|one| one.progress.is_held()) =>
                 {

@@ -17,7 +17,7 @@ use crate::model::snapshot::{EntryKind, ObjectError, Objects};
 use crate::plan::folder_removal::Folders;
 use crate::render::config_file::read_config;
 use crate::render::desired::Desired;
-use crate::render::groups::{Certainty, GroupConfigs, GroupInputs, Memberships};
+use crate::render::groups::{Certainty, GroupConfigs, GroupDefaults, GroupInputs, Memberships};
 use crate::render::layout;
 
 /// The works that Git has now and did not have before a removal.
@@ -89,10 +89,12 @@ fn members(
 ) -> Result<Memberships, ObjectError> {
     let top = layout::top(root, objects)?;
     let ignore = PathPatterns::new(&[]).0;
+    // Only the members matter.
+    let defaults = GroupDefaults::without_file(&ignore);
     let mut known = GroupConfigs::new();
     let mut groups = Vec::with_capacity(top.groups.len());
     for (name, tree) in &top.groups {
-        let group = GroupInputs::read(name, *tree, (None, &ignore), objects, &mut known)?;
+        let group = GroupInputs::read(name, *tree, defaults, objects, &mut known)?;
         groups.push(Arc::new(group));
     }
     // Many clusters may have one cluster.yaml.

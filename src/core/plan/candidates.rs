@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::model::name::{RepoPath, WorkKey};
 use crate::model::work::{
-    ANNOTATION_ADOPT, DeletionPolicy, DesiredWork, OWN_ANNOTATIONS, WorkBody, WorkMetadata,
+    ANNOTATION_ADOPT, ANNOTATION_GROUP_CONTENT, DeletionPolicy, DesiredWork, OWN_ANNOTATIONS,
+    WorkBody, WorkMetadata,
 };
 use crate::plan::blocked::{BlockedWorks, consent};
 use crate::plan::effect::{Effect, MetadataChange};
@@ -156,6 +157,7 @@ fn wanted(work: &DesiredWork, inputs: PlanInputs<'_>, moves: &Moves) -> Decision
         (Some(moved), Some(moving)) => return (empty(moved, &work.key, inputs), moving.clone()),
         _ => &work.body,
     };
+    let body = &marked(body, work);
     let Some(there) = observed.works.get(&work.key) else {
         return (Some(Effect::Create { body: body.clone() }), Reason::NewInGit);
     };
@@ -166,11 +168,16 @@ fn wanted(work: &DesiredWork, inputs: PlanInputs<'_>, moves: &Moves) -> Decision
         };
         return (Some(adopt(there, body)), reason);
     }
+    let is_marked = there.group_content == work.group_content;
+    let has_content = observed.has_content(there, body.digest);
+    if has_content && !is_marked {
+        return (Some(update(there, body)), moving.unwrap_or(Reason::GroupChanged));
+    }
     if there.digest == body.digest {
         return (None, moving.unwrap_or(Reason::UpToDate));
     }
     let effect = update(there, body);
-    if observed.is_normalized(there, &effect) {
+    if has_content {
         return (None, moving.unwrap_or(Reason::ChangedByServer));
     }
     let is_untouched = there.written == Some(there.digest) || observed.is_as_stored(there);
@@ -178,6 +185,15 @@ fn wanted(work: &DesiredWork, inputs: PlanInputs<'_>, moves: &Moves) -> Decision
         return (Some(effect), moving.unwrap_or(Reason::ChangedInGit));
     }
     (Some(effect), Reason::EditedOnHub { by: there.edited_by.clone() })
+}
+
+/// The body with the content of the work's group. That is no content of the work: the digest stays.
+pub(super) fn marked(body: &Arc<WorkBody>, work: &DesiredWork) -> Arc<WorkBody> {
+    let mut body = body.clone();
+    if body.group_content != work.group_content {
+        Arc::make_mut(&mut body).group_content = work.group_content;
+    }
+    body
 }
 
 /// Deletes a work that would be empty for a while.
@@ -218,7 +234,8 @@ fn metadata_change(there: &ObservedWork, body: &WorkBody) -> MetadataChange {
     }
     let WorkMetadata { labels, annotations } = body.metadata();
     let users = there.owned.annotations.iter().map(String::as_str);
-    let mut remove_annotations = gone(users.chain(OWN_ANNOTATIONS), &annotations);
+    let own = OWN_ANNOTATIONS.into_iter().chain([ANNOTATION_GROUP_CONTENT]);
+    let mut remove_annotations = gone(users.chain(own), &annotations);
     if there.adopt.is_some() {
         remove_annotations.insert(ANNOTATION_ADOPT.into());
     }

@@ -51,6 +51,7 @@ impl ClusterInputs {
             suspended: desired.suspended.clone(),
             needed_facts: None,
             facts: None,
+            rollouts: BTreeMap::new(),
             diagnostics: Vec::new(),
         };
         let observed = Observed {
@@ -95,7 +96,7 @@ impl DesiredChange {
 /// The clusters whose inputs differ between two states of Git.
 pub(crate) fn changed_clusters(before: &Desired, now: &Desired) -> ChangedClusters {
     // These decide about no candidate, or about the plan of the whole source.
-    let Desired { commit: _, rules: _, approved: _, diagnostics: _, .. } = now;
+    let Desired { commit: _, rules: _, approved: _, rollouts: _, diagnostics: _, .. } = now;
     let Desired { source, works, frozen, suspended, .. } = now;
     if before.source != *source || before.frozen != *frozen || before.suspended != *suspended {
         return ChangedClusters::All;
@@ -123,7 +124,8 @@ pub(crate) fn changed_clusters(before: &Desired, now: &Desired) -> ChangedCluste
 
 /// Whether two states of a work in Git are the same. Unchanged works share their content.
 fn is_same(a: &DesiredWork, b: &DesiredWork) -> bool {
-    let DesiredWork { key, path, body, delete_option, prune, suspend, objects, depends_on } = b;
+    let DesiredWork { key, path, body, delete_option, prune, suspend, .. } = b;
+    let DesiredWork { objects, depends_on, group_content, .. } = b;
     a.key == *key
         && a.path == *path
         && (Arc::ptr_eq(&a.body, body) || a.body == *body)
@@ -132,6 +134,7 @@ fn is_same(a: &DesiredWork, b: &DesiredWork) -> bool {
         && a.suspend == *suspend
         && (Arc::ptr_eq(&a.objects, objects) || a.objects == *objects)
         && a.depends_on == *depends_on
+        && a.group_content == *group_content
 }
 
 /// The entries of one cluster.

@@ -140,6 +140,7 @@ mod tests {
             suspend: false,
             objects,
             depends_on: Default::default(),
+            group_content: None,
         };
         Desired {
             source,
@@ -150,6 +151,7 @@ mod tests {
             approved: Default::default(),
             suspended: Default::default(),
             needed_facts: None,
+            rollouts: BTreeMap::new(),
             facts: None,
             diagnostics: Vec::new(),
         }

@@ -13,14 +13,23 @@ pub enum Guard {
     Restore,
     /// No change window is open.
     Window,
+    /// A wave of a group's rollout needs an approval, or the rollout was stopped.
+    Rollout,
     /// An operator or Git suspends the work.
     Suspension,
 }
 
 impl Guard {
     /// Every guard.
-    pub const ALL: [Guard; 6] =
-        [Self::Origin, Self::Budget, Self::Rewind, Self::Restore, Self::Window, Self::Suspension];
+    pub const ALL: [Guard; 7] = [
+        Self::Origin,
+        Self::Budget,
+        Self::Rewind,
+        Self::Restore,
+        Self::Window,
+        Self::Rollout,
+        Self::Suspension,
+    ];
 
     /// The word for it in metrics and outputs.
     pub fn as_str(self) -> &'static str {
@@ -30,6 +39,7 @@ impl Guard {
             Self::Rewind => "rewind",
             Self::Restore => "restore",
             Self::Window => "window",
+            Self::Rollout => "rollout",
             Self::Suspension => "suspension",
         }
     }

@@ -44,6 +44,8 @@ pub struct Hazards {
     restored: Option<Reason>,
     /// Changes that wait for a change window. They forbid the change.
     outside_window: BTreeMap<WorkKey, Reason>,
+    /// Works that wait for the wave of their cluster. They forbid every write.
+    waves: BTreeMap<WorkKey, Reason>,
     /// Works that another writer keeps changing. They forbid a write of the same content.
     contended: BTreeMap<WorkKey, Arc<Contention>>,
     /// Whether any deletion is held: works that are created meanwhile carry a marker.
@@ -72,6 +74,8 @@ impl Hazards {
             hash: approval.hash(),
         });
         let contended = policy.contentions.iter().filter(|(_, contention)| contention.waits);
+        let waves = policy.rollout_waits.iter();
+        let waves = waves.map(|(key, wait)| (key.clone(), Reason::of_wave(wait)));
         Self {
             other_origin,
             suspensions: policy.suspensions.clone(),
@@ -79,6 +83,7 @@ impl Hazards {
             clusters_suspended: desired.suspended.clusters.iter().cloned().collect(),
             rewind,
             restored,
+            waves: waves.collect(),
             contended: contended.map(|(key, one)| (key.clone(), one.clone())).collect(),
             ..Self::default()
         }
@@ -145,6 +150,7 @@ impl Hazards {
             rewind,
             restored,
             outside_window,
+            waves,
             contended,
             deletions_held,
         } = other;
@@ -156,6 +162,7 @@ impl Hazards {
             && self.rewind == *rewind
             && self.restored == *restored
             && self.outside_window == *outside_window
+            && self.waves == *waves
             && self.contended == *contended
             && self.deletions_held == *deletions_held
     }
@@ -177,7 +184,7 @@ impl Hazards {
             let reason = self.blocked.get(key).cloned();
             reason.filter(|reason| !matches!(reason, Reason::BeingDeleted { .. }))
         };
-        self.suspension(key).or_else(blocked)
+        self.suspension(key).or_else(blocked).or_else(|| self.waves.get(key).cloned())
     }
 
     /// Why a candidate must not be carried out now; `None` if nothing forbids it.
@@ -196,6 +203,7 @@ impl Hazards {
             .filter(|_| !puts_back)
             .or_else(|| self.restored.as_ref().filter(|_| effect.removes()))
             .or_else(|| self.outside_window.get(key))
+            .or_else(|| self.waves.get(key))
             .cloned()
             .or_else(|| self.contention(key, effect))
     }

@@ -58,7 +58,11 @@ impl Plan {
             if let Reason::HeldByWindow { version, .. } = &step.reason {
                 changes.insert(Target { key: step.key.clone(), uid: version.clone() });
             }
-            match found.iter_mut().find(|hold| hold.guard == guard) {
+            // Each wave of each group has its own.
+            let is_same = |hold: &Hold| {
+                hold.guard == guard && (guard != Guard::Rollout || hold.approval == approval)
+            };
+            match found.iter_mut().find(|hold| is_same(hold)) {
                 Some(hold) => hold.works += 1,
                 None => {
                     let reason = step.reason.cause().unwrap_or_default();
@@ -98,6 +102,10 @@ fn held_approval(step: &PlanStep, source: &SourceId) -> Option<(Guard, Approval)
         Reason::HeldByWindow { .. } => {
             let works = Approved::new();
             Some((Guard::Window, Approval::Changes { source: source.clone(), works }))
+        }
+        Reason::HeldByRollout { wait } => {
+            let (approval, _) = wait.approval.as_ref()?;
+            Some((Guard::Rollout, Arc::unwrap_or_clone(approval.clone())))
         }
         _ => None,
     }

@@ -18,6 +18,7 @@ use crate::plan::order::{Order, Waits};
 use crate::plan::planner;
 use crate::plan::planner::{plan, step};
 use crate::plan::reason::Reason;
+use crate::plan::rollouts::RolloutWaits;
 use crate::plan::step::{ClusterSteps, Plan, PlanStep, PlanSteps};
 
 /// In debug builds, the plan of a source with at most so many works is compared with the one that
@@ -53,6 +54,7 @@ struct Basis {
     last_known: LastKnownStates,
     adoption: AdoptionPolicy,
     suspensions: Suspensions,
+    rollout_waits: RolloutWaits,
 }
 
 /// The plan of one cluster.
@@ -188,8 +190,12 @@ impl PlannedCluster {
 
 /// The clusters with a work that waits in one of two plans and not in the other, or for something
 /// else.
-fn clusters_with_other_waits<'a>(before: &'a Waits, now: &'a Waits) -> BTreeSet<&'a ClusterName> {
-    let differing = |one: &'a Waits, other: &'a Waits| {
+fn clusters_with_other_waits<'a, T: PartialEq>(
+    before: &'a BTreeMap<WorkKey, T>,
+    now: &'a BTreeMap<WorkKey, T>,
+) -> BTreeSet<&'a ClusterName> {
+    type All<'a, T> = &'a BTreeMap<WorkKey, T>;
+    let differing = |one: All<'a, T>, other: All<'a, T>| {
         let differing = one.iter().filter(|(key, reason)| other.get(*key) != Some(*reason));
         differing.map(|(key, _)| &key.cluster)
     };
@@ -233,6 +239,7 @@ impl Basis {
             last_known: inputs.last_known.clone(),
             adoption: inputs.policy.adoption,
             suspensions: inputs.policy.suspensions.clone(),
+            rollout_waits: inputs.policy.rollout_waits.clone(),
         }
     }
 
@@ -244,7 +251,10 @@ impl Basis {
         }
         let removed = self.last_known.differing_clusters(last_known);
         let changed = revisions.desired.since(self.desired);
-        changed.and(revisions.observed.since(self.observed)).and(ChangedClusters::Some(removed))
+        let waiting = clusters_with_other_waits(&self.rollout_waits, &policy.rollout_waits);
+        let waiting = waiting.into_iter().cloned().collect();
+        let changed = changed.and(revisions.observed.since(self.observed));
+        changed.and(ChangedClusters::Some(removed)).and(ChangedClusters::Some(waiting))
     }
 }
 

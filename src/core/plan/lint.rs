@@ -230,6 +230,9 @@ impl<'a> Write<'a> {
         if policy.restored.is_some() && self.effect.removes() {
             return true;
         }
+        if policy.rollout_waits.contains_key(&self.step.key) {
+            return true;
+        }
         if self.is_put_back() {
             return false;
         }

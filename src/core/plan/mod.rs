@@ -50,6 +50,7 @@ pub mod reason;
 pub mod record;
 pub mod request;
 pub mod rewind;
+pub mod rollouts;
 pub mod step;
 #[cfg(test)]
 mod step_tests;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::model::name::WorkKey;
 use crate::model::work::{ANNOTATION_CREATED_DURING_HOLD, WorkBody};
-use crate::plan::candidates::{CandidateChange, candidates, update};
+use crate::plan::candidates::{CandidateChange, candidates, marked, update};
 use crate::plan::effect::Effect;
 use crate::plan::hazards::Hazards;
 use crate::plan::inputs::PlanInputs;
@@ -96,7 +96,7 @@ fn unmark(mut candidate: CandidateChange, inputs: PlanInputs<'_>) -> CandidateCh
         && candidate.reason == Reason::UpToDate
         && let Some(work) = inputs.desired.works.get(&candidate.key)
     {
-        candidate.effect = Some(update(there, &work.body));
+        candidate.effect = Some(update(there, &marked(&work.body, work)));
         candidate.reason = Reason::DeletesNoLongerHeld;
     }
     if let Some(Effect::Update { metadata, .. } | Effect::Adopt { metadata, .. }) =

@@ -10,6 +10,7 @@ use crate::model::approval::{Approval, Approvals, Rewind};
 use crate::model::name::WorkKey;
 use crate::plan::directives::Suspensions;
 use crate::plan::drift_backoff::Contentions;
+use crate::plan::rollouts::RolloutWaits;
 
 /// The operator's part of a plan: permissions, approvals, suspensions, and the state of the guards.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,4 +41,6 @@ pub struct PlanPolicy {
     pub overdue_updates: BTreeSet<WorkKey>,
     /// Works that another writer keeps changing.
     pub contentions: Contentions,
+    /// Works that wait for the wave of their cluster.
+    pub rollout_waits: RolloutWaits,
 }

@@ -16,6 +16,7 @@ use crate::plan::directives::Suspension;
 use crate::plan::drift_backoff::Contention;
 use crate::plan::guard::Guard;
 use crate::plan::moves::{MoveProgress, ObjectMove};
+use crate::plan::rollouts::RolloutWait;
 
 /// Why a step is in the plan.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,6 +91,19 @@ pub enum Reason {
         /// What it lacks.
         awaited: AwaitedState,
     },
+    /// It waits for the wave of its cluster.
+    WaitsForWave {
+        /// What the cluster waits for.
+        wait: Arc<RolloutWait>,
+    },
+    /// The wave of its cluster does not begin until somebody acts.
+    HeldByRollout {
+        /// What the cluster waits for.
+        wait: Arc<RolloutWait>,
+    },
+    /// The hub has what Git wants of it. Only its mark is written, because something else of its
+    /// group has changed.
+    GroupChanged,
     /// It has the source's label, and Git's history does not have it.
     NeverInGit,
     /// The hub is deleting it.
@@ -169,6 +183,12 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Why the wave of a work's cluster does not begin.
+    pub(super) fn of_wave(wait: &Arc<RolloutWait>) -> Self {
+        let wait = wait.clone();
+        if wait.is_held() { Self::HeldByRollout { wait } } else { Self::WaitsForWave { wait } }
+    }
+
     /// The code of a work that another writer keeps changing. Reports use it also while the work
     /// is up to date.
     pub(crate) const BACKED_OFF: &'static str = "BackedOff";
@@ -192,6 +212,9 @@ impl Reason {
             Self::NotYetOrphaned { .. } => "NotYetOrphaned",
             Self::SharesObjects { .. } => "SharesObjects",
             Self::WaitsForWork { .. } => "WaitsForWork",
+            Self::WaitsForWave { .. } => "WaitsForWave",
+            Self::HeldByRollout { .. } => "HeldByRollout",
+            Self::GroupChanged => "GroupChanged",
             Self::NeverInGit => "NeverInGit",
             Self::BeingDeleted { .. } => "BeingDeleted",
             Self::Conflict { .. } => "Conflict",
@@ -218,6 +241,7 @@ impl Reason {
             Self::HeldByRewind { .. } => Some(Guard::Rewind),
             Self::HeldByRestore { .. } => Some(Guard::Restore),
             Self::HeldByWindow { .. } => Some(Guard::Window),
+            Self::HeldByRollout { .. } => Some(Guard::Rollout),
             Self::SuspendedOnHub { .. } | Self::Suspended => Some(Guard::Suspension),
             _ => None,
         }
@@ -243,6 +267,7 @@ impl Reason {
             ),
             Self::HeldByOrigin { approval, .. } => origin_text(approval),
             Self::HeldByWindow { closed, .. } => Some(closed.to_string()),
+            Self::HeldByRollout { wait } => Some(wait.to_string()),
             _ => None,
         }
     }
@@ -305,6 +330,10 @@ impl fmt::Display for Reason {
             ),
             Self::SharesObjects { work, complete } => write_sharing(f, work, *complete),
             Self::WaitsForWork { work, awaited } => write_wait(f, work, *awaited),
+            Self::WaitsForWave { wait } => write!(f, "changed in Git; {wait}"),
+            Self::GroupChanged => f.write_str(
+                "as in Git; its mark is written, because something else of its group has changed",
+            ),
             _ => f.write_str("up to date"),
         }
     }
@@ -378,6 +407,10 @@ impl Reason {
                 f,
                 "held: {cause}; to approve only these changes now: `gitwork approve {hash}`"
             ),
+            Self::HeldByRollout { wait } => match &wait.approval {
+                Some((_, hash)) => write!(f, "held: {cause}; `gitwork approve {hash}` ends that"),
+                None => write!(f, "held: {cause}"),
+            },
             _ => f.write_str("suspended in Git"),
         }
     }

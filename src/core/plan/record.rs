@@ -6,16 +6,17 @@
 //! gitwork writes it, so that it proves which commit was applied and verified last. What works say
 //! is a hint: the agents of their clusters may write it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::config::source_rules::SourceRules;
 use crate::limits;
-use crate::model::name::CommitId;
+use crate::model::name::{CommitId, GroupName};
 use crate::model::operation_error::{ErrorClass, OperationError};
 use crate::model::source_origin::SourceOrigin;
+use crate::plan::rollouts::GroupRecord;
 
 /// One source's record.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +41,9 @@ pub struct Record {
     /// The repository and path that the source's works come from, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<SourceOrigin>,
+    /// The last rollout of each group, as far as it has to be remembered.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub rollouts: BTreeMap<GroupName, GroupRecord>,
 }
 
 /// Why a record cannot be used.
@@ -97,6 +101,8 @@ pub struct RecordInputs<'a> {
     pub confirmed: bool,
     /// The repository and path that the source is read from, if known. The record gets it.
     pub origin: Option<SourceOrigin>,
+    /// What the record is to have of rollouts; `None` to leave it as it is.
+    pub rollouts: Option<&'a BTreeMap<GroupName, GroupRecord>>,
 }
 
 /// As an annotation has it. For numbers, texts and lists: there is nothing in them that JSON does
@@ -152,9 +158,16 @@ impl Record {
         let is_new = before.is_none() && inputs.writes;
         let applies = inputs.applies && head.is_some() && next.commit != head;
         // Dropping an abandoned commit alone is no reason to write.
+        if let Some(rollouts) = inputs.rollouts {
+            next.rollouts.clone_from(rollouts);
+        }
+        // That there is less to remember of rollouts is no reason, either.
+        let rolls_out =
+            next.rollouts.iter().any(|(group, now)| known.rollouts.get(group) != Some(now));
         let changed = next.rules != known.rules
             || next.restored != known.restored
-            || next.verified != known.verified;
+            || next.verified != known.verified
+            || rolls_out;
         let is_of_commit = is_new || applies || abandons || changed;
         if is_of_commit && head.is_some() {
             next.commit = head;

@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 
 use crate::model::name::{CommitId, WorkKey};
 use crate::model::work::{
-    ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_CREATED_DURING_HOLD, ANNOTATION_HASH,
-    DeletionPolicy, OWN_ANNOTATIONS, OWN_LABELS, WorkBody, WorkMetadata,
+    ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_CREATED_DURING_HOLD, ANNOTATION_GROUP_CONTENT,
+    ANNOTATION_HASH, DeletionPolicy, OWN_ANNOTATIONS, OWN_LABELS, WorkBody, WorkMetadata,
 };
 use crate::plan::effect::{Effect, MetadataChange};
 
@@ -150,6 +150,7 @@ fn release(resource_version: &str) -> Value {
         ANNOTATION_COMMIT,
         ANNOTATION_HASH,
         ANNOTATION_CREATED_DURING_HOLD,
+        ANNOTATION_GROUP_CONTENT,
     ]));
     json!({
         "metadata": {

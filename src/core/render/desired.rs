@@ -14,6 +14,7 @@ use crate::model::name::{ClusterName, CommitId, GroupName, RepoPath, SourceId, W
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::{DesiredWork, NamedObject};
 use crate::render::layout;
+use crate::rollout::GroupRollout;
 
 /// The desired state of one commit or directory.
 #[derive(Debug, Clone)]
@@ -37,6 +38,8 @@ pub struct Desired {
     pub needed_facts: Option<FactNeeds>,
     /// The facts that it follows from, as far as they are needed.
     pub facts: Option<Arc<Facts>>,
+    /// The groups whose changes reach their clusters one after the other.
+    pub rollouts: BTreeMap<GroupName, Arc<GroupRollout>>,
     /// Sorted; errors, warnings and notes of the whole source.
     pub diagnostics: Vec<Diagnostic>,
 }

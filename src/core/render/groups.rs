@@ -4,6 +4,9 @@ mod inputs;
 mod matcher;
 mod membership;
 
-pub use inputs::{GroupConfig, GroupConfigs, GroupInputs, GroupOverride, defaults_digest};
+pub use inputs::{
+    GroupConfig, GroupConfigs, GroupDefaults, GroupInputs, GroupOverride, GroupWaves,
+    defaults_digest,
+};
 pub use matcher::Certainty;
-pub use membership::{Membership, Memberships};
+pub use membership::{ClusterLabels, Membership, Memberships};

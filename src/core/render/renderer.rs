@@ -15,6 +15,7 @@ mod inputs;
 mod open_groups;
 mod order;
 mod pass;
+mod rollouts;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -37,10 +38,12 @@ use crate::model::snapshot::{ObjectError, Snapshot};
 use crate::model::work::DesiredWork;
 use crate::render::object_checks::SchemaChecks;
 use crate::render::values::Variable;
+use crate::rollout::GroupRollout;
 use cluster::RenderedCluster;
 use content::{ContentBudget, SharedContent, approval_bytes};
 use inputs::{ClusterConfig, SourceInputs};
 use pass::{ClusterPlace, OpenCluster, PassError, RenderPass};
+use rollouts::rollouts;
 
 type RenderedClusters = BTreeMap<ClusterName, Arc<RenderedCluster>>;
 
@@ -51,6 +54,7 @@ struct Fleet {
     kinds: KindIndex,
     groups: Vec<Arc<GroupInputs>>,
     uncertain: BTreeMap<GroupName, UncertainMembers>,
+    rollouts: BTreeMap<GroupName, GroupRollout>,
     open_groups: Option<Arc<OpenGroups>>,
     /// Of the groups.
     diagnostics: Vec<Diagnostic>,
@@ -68,6 +72,8 @@ pub struct Renderer {
     groups: Vec<Arc<GroupInputs>>,
     /// The groups that may have other members, with what is wrong with conditions.
     uncertain: BTreeMap<GroupName, UncertainMembers>,
+    /// The groups with `rollout`, without their works.
+    rollouts: BTreeMap<GroupName, GroupRollout>,
     open_groups: Option<Arc<OpenGroups>>,
     group_diagnostics: Vec<Diagnostic>,
     facts: Option<Arc<Facts>>,
@@ -91,6 +97,7 @@ impl Renderer {
             suspended: false,
             groups: Vec::new(),
             uncertain: BTreeMap::new(),
+            rollouts: BTreeMap::new(),
             open_groups: None,
             group_diagnostics: Vec::new(),
             facts: None,
@@ -165,6 +172,7 @@ impl Renderer {
         self.kinds = fleet.kinds;
         self.groups = fleet.groups;
         self.uncertain = fleet.uncertain;
+        self.rollouts = fleet.rollouts;
         self.open_groups = fleet.open_groups;
         self.group_diagnostics = fleet.diagnostics;
         self.drop_unused();
@@ -205,6 +213,7 @@ impl Renderer {
         }
         fleet.diagnostics = found.diagnostics.into_iter().chain(diagnostics_of_groups).collect();
         fleet.uncertain = found.uncertain;
+        fleet.rollouts = rollouts(&found.by_cluster, &labels, self.facts.as_deref());
         fleet.groups = groups;
         for member in found.by_cluster.keys() {
             opened.entry(member.clone()).or_insert_with(|| pass.open_without_folder());
@@ -303,7 +312,9 @@ impl Renderer {
         }
         let matchers = self.groups.iter().filter_map(|group| group.matcher());
         let overrides = self.groups.iter().flat_map(|group| &group.config.overrides);
-        let matchers = matchers.chain(overrides.map(|one| &one.matcher));
+        let waves = self.groups.iter().filter_map(|group| group.rollout.as_ref());
+        let waves = waves.flat_map(|rollout| &rollout.waves.matchers);
+        let matchers = matchers.chain(overrides.map(|one| &one.matcher)).chain(waves);
         matchers.for_each(|matcher| matcher.add_needs(&mut needs));
         (!self.groups.is_empty() || needs != FactNeeds::default()).then_some(needs)
     }
@@ -327,6 +338,8 @@ impl Renderer {
             all.extend(of_order.iter().map(ScopedDiagnostic::new));
             frozen = self.freeze(&mut works, &all);
         }
+        let unread = self.unread_members(&works, &frozen);
+        let rollouts = rollouts::assign(&self.rollouts, &unread, &mut works);
         let diagnostics = cut_fairly(all);
         let suspends = |cluster: &&Arc<RenderedCluster>| cluster.inherited.config.file.suspend;
         let clusters = self.clusters.iter().filter(|(_, cluster)| suspends(cluster));
@@ -342,6 +355,7 @@ impl Renderer {
             suspended: Suspended { source: self.suspended, clusters },
             facts: facts.zip(needs.as_ref()).map(|(facts, needs)| Arc::new(facts.reduced(needs))),
             needed_facts: needs,
+            rollouts,
             diagnostics,
         }
     }

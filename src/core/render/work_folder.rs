@@ -7,6 +7,7 @@ mod dependencies;
 mod diagnostics;
 mod files;
 mod folder_config;
+mod health_rules;
 mod inherited;
 mod manifest_configs;
 mod parts;
@@ -318,7 +319,7 @@ fn apply_rules(
         let entries = folder.manifest_configs();
         let named = NamedPlurals { sidecars, covering: &covering, entries };
         name_resources(manifests, named, kinds, diagnostics);
-        let rules = WorkRules::new(sidecars, &covering, folder, &inherited.levels);
+        let rules = WorkRules::new(sidecars, &covering, folder, inherited);
         let configs = rules.manifest_configs(manifests, folder, &mut steps, diagnostics)?;
         Ok((configs, orphans(manifests, sidecars, &covering)))
     };

@@ -16,10 +16,12 @@ use crate::model::name::WorkKey;
 use crate::model::source_origin::SourceOrigin;
 use crate::plan::drift_backoff::Contentions;
 use crate::plan::record::{Record, RecordInputs};
+use crate::plan::rollouts::RolloutWaits;
 use crate::plan::{Guard, Plan, PlanPolicy, PlanStep, Reason};
 use crate::render::desired::Desired;
 use crate::sync::facts::SourceFacts;
 use crate::sync::rewind_guard::RewindGuard;
+use crate::sync::rollouts::GroupRecords;
 
 /// The operator's settings for one source.
 #[derive(Debug, Clone, Default)]
@@ -95,6 +97,13 @@ impl Guards {
         self.windows_before = Some(rules.windows.clone());
     }
 
+    /// Sets the works that wait for the wave of their cluster. Gives whether they differ from
+    /// before.
+    pub(crate) fn set_rollout_waits(&mut self, waits: RolloutWaits) -> bool {
+        let before = std::mem::replace(&mut self.policy.rollout_waits, waits);
+        before != self.policy.rollout_waits
+    }
+
     /// Updates the policy from the facts at this time; does nothing before Git and the hub are
     /// known. `zone` looks up time zones.
     pub(crate) fn update(
@@ -138,11 +147,12 @@ impl Guards {
             is_held.then(|| Arc::new(Approval::Restored { source, record_generation }));
     }
 
-    /// Whether no guard holds changes of the plan, except suspensions of works and clusters. Then
-    /// the rules of this commit apply to the next one. A commit that could not be read completely
-    /// has no rules.
+    /// Whether no guard holds changes of the plan, except suspensions of works and clusters, and
+    /// rollouts. Then the rules of this commit apply to the next one. A commit that could not be
+    /// read completely has no rules.
     pub(crate) fn is_nothing_held(&self, desired: &Desired, plan: &Plan) -> bool {
-        let judges = Guard::ALL.into_iter().filter(|guard| *guard != Guard::Suspension);
+        let never = [Guard::Suspension, Guard::Rollout];
+        let judges = Guard::ALL.into_iter().filter(|guard| !never.contains(guard));
         let held: usize = judges.map(|guard| plan.held_by(guard)).sum();
         let is_read = !desired.frozen.source && !desired.frozen.deletes;
         let is_suspended = self.policy.suspensions.source.is_some() || desired.suspended.source;
@@ -151,7 +161,12 @@ impl Guards {
 
     /// The record to write before the plan is executed; `None` if it stays as it is, as long as it
     /// has another origin.
-    pub(crate) fn record_to_write(&self, facts: &SourceFacts, plan: &Plan) -> Option<Record> {
+    pub(crate) fn record_to_write(
+        &self,
+        facts: &SourceFacts,
+        plan: &Plan,
+        rollouts: &GroupRecords,
+    ) -> Option<Record> {
         let (desired, commits_on_works) = (facts.desired()?, facts.hub.commits_on_works()?);
         if self.policy.other_origin.is_some() {
             return None;
@@ -175,6 +190,7 @@ impl Guards {
             writes,
             confirmed: self.confirmed,
             origin: self.origin.clone().filter(|_| is_on_hub),
+            rollouts: Some(rollouts),
         })
     }
 }

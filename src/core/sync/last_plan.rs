@@ -69,7 +69,7 @@ impl LastPlan {
         let body = effect.body()?;
         let step = self.plan.as_ref()?.steps.get(key)?;
         let (edited, by) = match &step.reason {
-            Reason::DeletesNoLongerHeld => return None,
+            Reason::DeletesNoLongerHeld | Reason::GroupChanged => return None,
             Reason::EditedOnHub { by } => {
                 (true, by.clone().unwrap_or_else(|| Arc::new(ConflictingManager::Unknown)))
             }

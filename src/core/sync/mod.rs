@@ -6,6 +6,7 @@
 //!   [`git_history`], [`operator_directives`] and [`source_record`].
 //! - [`guards`]: the policy of the next plan, which follows from the facts. [`rewind_guard`] is
 //!   the part that judges rewinds.
+//! - [`rollouts`]: the waves of groups, which is the other part of that policy.
 //! - `confirmed_works`: works that were read again, because writes of others rely on them.
 //! - [`retries`]: when failed effects and look-ups are tried again.
 //! - `last_plan`: the last plan, and the rules that it breaks.
@@ -23,6 +24,7 @@ pub mod observed_hub;
 pub mod operator_directives;
 pub mod retries;
 pub mod rewind_guard;
+pub mod rollouts;
 pub mod source_record;
 pub mod state;
 pub mod verification_base;

@@ -271,6 +271,7 @@ fn plans_alike(a: &ObservedWork, b: &ObservedWork) -> bool {
         && a.adopt == b.adopt
         && a.deleting == b.deleting
         && a.created_during_hold == b.created_during_hold
+        && a.group_content == b.group_content
 }
 
 #[cfg(test)]

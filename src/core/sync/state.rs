@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -21,6 +21,7 @@ use crate::sync::guards::{GuardOptions, Guards};
 use crate::sync::hub::{HubError, Outcome, StoredRecord};
 use crate::sync::last_plan::LastPlan;
 use crate::sync::retries::Retries;
+use crate::sync::rollouts::{GroupRecords, RolloutInputs, Rollouts};
 
 /// The state of one source.
 #[derive(Debug)]
@@ -33,6 +34,13 @@ pub struct SyncState {
     /// Works that writes of the last plan rely on and that are read again before, by the work that
     /// is written.
     unconfirmed_owners: BTreeMap<WorkKey, BTreeSet<WorkKey>>,
+    rollouts: Rollouts,
+    /// Clusters that cannot be reached.
+    offline: BTreeSet<ClusterName>,
+    /// The time of day, as last set.
+    time: Option<Timestamp>,
+    /// When rollouts change because of the time alone.
+    rollouts_due: Option<Instant>,
     status: IncrementalStatus,
 }
 
@@ -52,6 +60,10 @@ impl SyncState {
             update_waits: UpdateWaits::default(),
             last_plan: LastPlan::default(),
             unconfirmed_owners: BTreeMap::new(),
+            rollouts: Rollouts::default(),
+            offline: BTreeSet::new(),
+            time: None,
+            rollouts_due: None,
             status: IncrementalStatus::default(),
         }
     }
@@ -81,6 +93,13 @@ impl SyncState {
     pub fn set_options(&mut self, options: GuardOptions) {
         self.guards.set_options(options);
         self.facts.mark_changed();
+    }
+
+    /// This process has become the leader: another one may have written works, directives and
+    /// record.
+    pub fn begin_term(&mut self, now: Instant) {
+        self.facts.begin_term(now);
+        self.rollouts = Rollouts::default();
     }
 
     /// Sets the source's record on the hub; `None` if the hub has none.
@@ -125,13 +144,36 @@ impl SyncState {
         }
     }
 
-    /// Updates the guards for this time. `zone` looks up time zones.
+    /// Sets the clusters that cannot be reached, from the next [`Self::set_time`] on.
+    pub fn set_offline(&mut self, offline: &BTreeSet<ClusterName>) {
+        if self.offline != *offline {
+            self.offline.clone_from(offline);
+        }
+    }
+
+    /// Updates guards and rollouts for this time. `zone` looks up time zones.
     pub fn set_time(&mut self, now: Timestamp, zone: &dyn Fn(&str) -> Option<TimeZone>) {
         let was_closed = self.guards.policy().closed.is_some();
         self.guards.update(&self.facts, now, zone);
         let is_closed = self.guards.policy().closed.is_some();
         // A doubtful read is repeated before the plan.
         if was_closed != is_closed || self.guards.rewind().doubts_read() {
+            self.facts.mark_changed();
+        }
+        self.time = Some(now);
+        self.update_rollouts(now, zone);
+    }
+
+    fn update_rollouts(&mut self, now: Timestamp, zone: &dyn Fn(&str) -> Option<TimeZone>) {
+        let Some(plan) = self.facts.inputs(self.guards.policy()) else { return };
+        if !self.facts.record.is_known() {
+            return;
+        }
+        let none = GroupRecords::new();
+        let recorded = self.facts.record.current().map_or(&none, |record| &record.rollouts);
+        let offline = &self.offline;
+        let waits = self.rollouts.update(RolloutInputs { plan, recorded, offline, now, zone });
+        if self.guards.set_rollout_waits(waits) {
             self.facts.mark_changed();
         }
     }
@@ -157,7 +199,11 @@ impl SyncState {
         let (revisions, revision) = (self.facts.revisions(), self.facts.revision());
         let plan = self.last_plan.replace(inputs, revisions, revision);
         self.update_waits.record(&plan, now);
-        self.facts.set_awaited(awaited_works(&plan));
+        let awaited = awaited_works(&plan).into_iter();
+        self.facts.set_awaited(awaited.chain(self.rollouts.awaited().iter().cloned()).collect());
+        self.rollouts_due = self.rollouts.recheck().zip(self.time).map(|(at, time)| {
+            now + Duration::try_from(at.duration_since(time)).unwrap_or_default()
+        });
         let desired = self.facts.desired()?;
         if self.guards.is_nothing_held(desired, &plan) {
             // The rules of a commit apply to the next commit only.
@@ -179,7 +225,7 @@ impl SyncState {
 
     /// The record to write before the plan is executed; `None` if it stays as it is.
     pub fn record_to_write(&self, plan: &Plan) -> Option<Record> {
-        self.guards.record_to_write(&self.facts, plan)
+        self.guards.record_to_write(&self.facts, plan, self.rollouts.records())
     }
 
     /// The steps of the last plan that are due, without those in backoff and those that rely on a
@@ -202,7 +248,8 @@ impl SyncState {
         }
         let postponed = self.facts.history.due();
         let retries = self.retries.next_due().into_iter().chain(self.facts.hub.contents_due());
-        let next = retries.chain(postponed).chain(self.update_waits.next_overdue()).min()?;
+        let waits = self.update_waits.next_overdue().into_iter().chain(self.rollouts_due);
+        let next = retries.chain(postponed).chain(waits).min()?;
         // Without the history there is no plan and no retry.
         if self.facts.knows_ancestry() { Some(next) } else { postponed }
     }

@@ -221,8 +221,12 @@ impl Reconciler {
         self.reports.publish_due_status(&mut self.state, at, leads);
     }
 
-    /// Applies the time of day to the guards.
+    /// Applies the time of day to the guards, and unreachable clusters to rollouts.
     fn set_time(&mut self) {
+        if let Some(reach) = self.reports.reach() {
+            let offline = reach.borrow().clone();
+            self.state.set_offline(&offline);
+        }
         self.state.set_time(self.wall_clock.now(), &|name| TimeZone::get(name).ok());
     }
 

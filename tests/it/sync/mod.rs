@@ -18,6 +18,7 @@ mod malformed_root;
 mod order;
 pub mod program;
 mod proof;
+mod rollouts;
 mod secrets;
 mod signatures;
 mod status_reporting;

@@ -178,6 +178,7 @@ impl World {
                 suspend: work.suspend,
                 objects,
                 depends_on: Default::default(),
+                group_content: None,
             };
             works.insert(key.clone(), work);
         }
@@ -190,6 +191,7 @@ impl World {
             approved: self.approved.clone(),
             suspended: self.suspended.clone(),
             needed_facts: None,
+            rollouts: BTreeMap::new(),
             facts: None,
             diagnostics: Vec::new(),
         }

@@ -64,6 +64,7 @@ impl World {
             suspend: false,
             objects: Arc::default(),
             depends_on: Default::default(),
+            group_content: None,
         };
         let wanted = ["new", "edited", "stays"].map(|work| (key(work), desired_work(work)));
         let mut released = on_hub("released", "old");
@@ -80,6 +81,7 @@ impl World {
                 approved: Default::default(),
                 suspended: Default::default(),
                 needed_facts: None,
+                rollouts: BTreeMap::new(),
                 facts: None,
                 diagnostics: Vec::new(),
             },

@@ -111,6 +111,7 @@ fn desired_work(source: &SourceId, (name, objects, fields): &Work<'_>) -> Desire
         suspend: fields.get("suspend") == Some(&json!(true)),
         objects: named,
         depends_on: Default::default(),
+        group_content: None,
     }
 }
 
@@ -126,6 +127,7 @@ impl World {
             approved: crate::model::approval::Approvals::default(),
             suspended: crate::render::desired::Suspended::default(),
             needed_facts: None,
+            rollouts: BTreeMap::new(),
             facts: None,
             diagnostics: Vec::new(),
         };

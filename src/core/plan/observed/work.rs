@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gitwork_api::names::NameError;
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -15,9 +16,9 @@ use crate::model::operation_error::{ErrorClass, OperationError};
 use crate::model::status_view::StatusView;
 use crate::model::work;
 use crate::model::work::{
-    ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_CREATED_DURING_HOLD, ANNOTATION_HASH,
-    ANNOTATION_MANAGED_KEYS, ANNOTATION_PATH, ANNOTATION_PRUNE, DeletionPolicy, LABEL_SOURCE,
-    OWN_ANNOTATIONS, OWN_LABELS,
+    ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_CREATED_DURING_HOLD, ANNOTATION_GROUP_CONTENT,
+    ANNOTATION_HASH, ANNOTATION_MANAGED_KEYS, ANNOTATION_PATH, ANNOTATION_PRUNE, DeletionPolicy,
+    LABEL_SOURCE, MANAGER, OWN_ANNOTATIONS, OWN_LABELS,
 };
 use crate::plan::conflicting_manager::ConflictingManager;
 use crate::plan::observed::agent::AgentView;
@@ -46,6 +47,8 @@ pub struct ObservedWork {
     /// `gitwork.dev/content-hash`: the digest of gitwork's last write. It differs from `digest`
     /// after an edit by another writer.
     pub written: Option<Digest>,
+    /// When gitwork wrote it last, by the clock of the hub.
+    pub written_at: Option<Timestamp>,
     /// `gitwork.dev/commit`.
     pub commit: Option<String>,
     /// `gitwork.dev/path`.
@@ -58,6 +61,8 @@ pub struct ObservedWork {
     pub deleting: bool,
     /// Created while deletions of its source were held (`gitwork.dev/created-during-hold`).
     pub created_during_hold: bool,
+    /// `gitwork.dev/group-content`: the content of its group that it is of.
+    pub group_content: Option<Digest>,
     /// From `gitwork.dev/managed-keys`.
     pub owned: ManagedKeys,
     /// It seems to have no owner: no label of a source or of another tool, none of OCM's
@@ -166,11 +171,15 @@ impl ObservedWork {
             adopt: annotation(ANNOTATION_ADOPT, 63),
             digest,
             written,
+            written_at: written_at(metadata),
             commit: annotation(ANNOTATION_COMMIT, 64),
             path: annotation(ANNOTATION_PATH, limits::PATH_BYTES_MAX),
             delete_option,
             prune: annotations.get(ANNOTATION_PRUNE) != Some(&"false"),
             created_during_hold: annotations.contains_key(ANNOTATION_CREATED_DURING_HOLD),
+            group_content: annotations
+                .get(ANNOTATION_GROUP_CONTENT)
+                .and_then(|text| Digest::parse(text)),
             deleting: metadata.get("deletionTimestamp").is_some_and(|time| !time.is_null()),
             unowned: is_unowned(metadata, &labels, &annotations),
             owned,
@@ -204,6 +213,17 @@ impl ObservedWork {
             _ => false,
         }
     }
+}
+
+/// When gitwork wrote the work last, as the API server keeps it for each manager of fields.
+fn written_at(metadata: &Value) -> Option<Timestamp> {
+    let entries = metadata.get("managedFields").and_then(Value::as_array)?.iter();
+    let text =
+        |entry: &'_ Value, field: &str| entry.get(field).and_then(Value::as_str).map(str::to_owned);
+    let ours = entries.filter(|entry| {
+        text(entry, "manager").as_deref() == Some(MANAGER) && text(entry, "subresource").is_none()
+    });
+    ours.filter_map(|entry| text(entry, "time")?.parse().ok()).max()
 }
 
 /// The entries of a map that gitwork set: its own, and those that users set through Git.

@@ -180,6 +180,14 @@ impl Observed {
         })
     }
 
+    /// Whether `there` has this content, as it was sent or as the hub stores it.
+    pub(crate) fn has_content(&self, there: &ObservedWork, content: Digest) -> bool {
+        let write = self.normalized.get(&there.key);
+        let is_stored =
+            |write: &NormalizedWrite| write.stored == there.digest && write.written == content;
+        there.digest == content || write.is_some_and(is_stored)
+    }
+
     /// Whether `there` is how the hub stored gitwork's last write of it.
     pub(crate) fn is_as_stored(&self, there: &ObservedWork) -> bool {
         self.normalized.get(&there.key).is_some_and(|write| write.stored == there.digest)

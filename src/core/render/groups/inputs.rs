@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::matcher::{Certainty, ClusterMatcher};
 use crate::config::file::{self, Config};
 use crate::config::file_names::GROUP_FILE;
 use crate::config::path_patterns::PathPatterns;
+use crate::config::rollout::RolloutSettings;
 use crate::config::values::{SubstitutionValue, bad_names};
 use crate::config::{FileKind, GroupFile};
 use crate::limits;
@@ -22,6 +23,7 @@ use crate::render::config_file::read_config;
 use crate::render::layout::{self, OwnerFolder};
 use crate::render::values::FileValues;
 use crate::render::work_folder::ConfigIndex;
+use crate::rollout::RolloutRules;
 use crate::text::truncate::truncate_chars;
 
 /// What a group's folder says.
@@ -39,6 +41,8 @@ pub struct GroupInputs {
     pub config: Arc<GroupConfig>,
     /// Whether an error hides what group.yaml says: any cluster may be in the group.
     is_unreadable: bool,
+    /// How changes of the group reach its clusters; `None` for all at once.
+    pub rollout: Option<RolloutInputs>,
     /// What is wrong with the group's own files.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -64,6 +68,78 @@ pub struct GroupConfig {
     diagnostics: Vec<Diagnostic>,
     /// The size in memory, in bytes.
     pub bytes: usize,
+    /// How changes of the groups reach their clusters, if the file says it.
+    waves: Option<Arc<GroupWaves>>,
+    /// Identifies what works follow from in the file.
+    content: Digest,
+}
+
+/// How changes of a group reach its clusters.
+#[derive(Debug)]
+pub struct GroupWaves {
+    /// The waves.
+    pub rules: Arc<RolloutRules>,
+    /// The clusters of each wave but the last one.
+    pub matchers: Vec<ClusterMatcher>,
+}
+
+/// The rollout of one group's content.
+#[derive(Debug)]
+pub struct RolloutInputs {
+    /// Identifies the content of the group: its works, and all that they inherit from group.yaml
+    /// and gitwork.yaml.
+    pub content: Digest,
+    /// Its waves. Groups with equal files share them.
+    pub waves: Arc<GroupWaves>,
+}
+
+/// What groups inherit from gitwork.yaml.
+#[derive(Debug, Clone, Copy)]
+pub struct GroupDefaults<'a> {
+    /// Of gitwork.yaml.
+    pub blob: Option<ObjectId>,
+    /// The paths that are not read.
+    pub ignore: &'a PathPatterns,
+    /// How changes of groups reach their clusters.
+    pub waves: Option<&'a Arc<GroupWaves>>,
+    /// Identifies what works inherit.
+    pub content: Digest,
+}
+
+impl<'a> GroupDefaults<'a> {
+    /// Those without a gitwork.yaml.
+    pub fn without_file(ignore: &'a PathPatterns) -> Self {
+        Self { blob: None, ignore, waves: None, content: Digest::of_json(&Value::Null) }
+    }
+}
+
+impl GroupWaves {
+    /// `settings`: valid ones.
+    pub fn new(settings: &RolloutSettings) -> Self {
+        let waves = settings.waves.iter().flatten();
+        let matchers = waves.map(ClusterMatcher::of_wave).collect();
+        Self { rules: Arc::new(RolloutRules::of(settings)), matchers }
+    }
+
+    /// The comparisons that one cluster takes.
+    pub fn steps(&self) -> usize {
+        self.matchers.iter().map(|matcher| 1 + matcher.steps()).sum()
+    }
+
+    /// The position of the first wave that a cluster is in or may be in, and whether it is in it
+    /// for sure. `labels` are those of its cluster.yaml.
+    pub fn wave_of(
+        &self,
+        cluster: &ClusterName,
+        labels: Option<&BTreeMap<String, String>>,
+        facts: &KnownFacts,
+    ) -> (usize, Certainty) {
+        let judge = |(index, matcher): (usize, &ClusterMatcher)| {
+            Some((index, matcher.judge(cluster, labels, facts, None)?))
+        };
+        let found = self.matchers.iter().enumerate().find_map(judge);
+        found.unwrap_or((self.matchers.len(), Certainty::Member))
+    }
 }
 
 /// The group.yaml of the groups that were read, by their blobs: a repository may have one file in
@@ -137,8 +213,12 @@ impl GroupConfig {
         let defaults_digest = defaults_digest(config.as_ref());
         let names = config.as_ref().map(names).unwrap_or_default();
         let bytes = config.as_ref().map_or(0, |config| config.document.value.to_string().len());
+        let content = content_digest(config.as_ref());
         let file = config.map(|config| config.value).unwrap_or_default();
+        let waves = file.rollout.as_ref().map(|settings| Arc::new(GroupWaves::new(settings)));
         Ok(Self {
+            waves,
+            content,
             rules: ConfigIndex::new(&file.defaults.manifest_configs),
             defaults_digest,
             values: json_values(&file.values),
@@ -177,11 +257,11 @@ impl GroupInputs {
     pub fn read(
         name: &GroupName,
         tree: ObjectId,
-        (source_blob, ignore): (Option<ObjectId>, &PathPatterns),
+        defaults: GroupDefaults<'_>,
         objects: &dyn Objects,
         known: &mut GroupConfigs,
     ) -> Result<Self, ObjectError> {
-        let mut folder = layout::group(name, tree, objects, ignore)?;
+        let mut folder = layout::group(name, tree, objects, defaults.ignore)?;
         let mut diagnostics = std::mem::take(&mut folder.diagnostics);
         let path = layout::group_path(name).join(GROUP_FILE);
         let scope = Scope::Group(name.clone());
@@ -198,8 +278,13 @@ impl GroupInputs {
             diagnostics.push(Diagnostic::new(Code::BadValue, at, scope, message));
         }
         let is_unreadable = diagnostics.iter().any(Diagnostic::is_error);
-        let name = name.clone();
-        Ok(Self { name, tree, source_blob, folder, config, is_unreadable, diagnostics })
+        let waves = config.waves.as_ref().or(defaults.waves);
+        let rollout = waves.map(|waves| RolloutInputs {
+            content: group_content(&config, &folder, defaults.content),
+            waves: waves.clone(),
+        });
+        let (name, source_blob) = (name.clone(), defaults.blob);
+        Ok(Self { name, tree, source_blob, folder, config, is_unreadable, rollout, diagnostics })
     }
 
     /// The conditions. `None` with an error in group.yaml: any cluster may be in the group.
@@ -222,6 +307,25 @@ impl GroupInputs {
     pub fn scope(&self) -> Scope {
         Scope::Group(self.name.clone())
     }
+}
+
+/// Identifies what works follow from in a group.yaml. Members and `rollout` are no part of it: a
+/// change of them alone begins no rollout.
+fn content_digest(config: Option<&Config<GroupFile>>) -> Digest {
+    let mut file = config.map(|config| config.document.value.clone()).unwrap_or_default();
+    if let Some(fields) = file.as_object_mut() {
+        fields.retain(|field, _| matches!(field.as_str(), "values" | "overrides" | "defaults"));
+    }
+    Digest::of_json(&file)
+}
+
+/// Identifies what works of the group follow from, besides facts and cluster.yaml.
+fn group_content(config: &GroupConfig, folder: &OwnerFolder, of_source: Digest) -> Digest {
+    let works = folder.works.iter().map(|(name, tree)| (name.clone(), tree.to_string()));
+    let blocked = folder.blocked.iter().map(|(name, (tree, _))| (name.clone(), tree.to_string()));
+    let works: BTreeMap<String, String> = works.chain(blocked).collect();
+    let (file, source) = (config.content.to_string(), of_source.to_string());
+    Digest::of_json(&json!({"file": file, "source": source, "works": works}))
 }
 
 /// What the schema of group.yaml does not find.

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::GroupFile;
-use crate::config::group_file::{
-    MemberSelector, SelectorOperator, SelectorRequirement, ValueOverride,
-};
+use crate::config::group_file::ValueOverride;
+use crate::config::member_selector::{MemberSelector, SelectorOperator, SelectorRequirement};
 use crate::config::ocm_rules::wildcard;
+use crate::config::rollout::WaveSettings;
 use crate::model::facts::{FactNeeds, KnownFact, KnownFacts, PlacementKey, SelectedClusters};
 use crate::model::name::ClusterName;
 
@@ -50,6 +50,16 @@ impl ClusterMatcher {
             clusters: one.clusters.as_deref().map(NamePatterns::new),
             exclude: NamePatterns::new(&[]),
             selector: one.selector.clone(),
+            placement: None,
+        }
+    }
+
+    /// Compiles the conditions of a wave.
+    pub fn of_wave(wave: &WaveSettings) -> Self {
+        Self {
+            clusters: wave.clusters.as_deref().map(NamePatterns::new),
+            exclude: NamePatterns::new(&[]),
+            selector: wave.selector.clone(),
             placement: None,
         }
     }

@@ -340,7 +340,8 @@ impl Memberships {
 /// The comparisons of a group with one cluster.
 fn steps(group: &GroupInputs, matcher: &ClusterMatcher) -> usize {
     let overrides = group.config.overrides.iter().map(|one| one.matcher.steps());
-    matcher.steps() + overrides.sum::<usize>()
+    let waves = group.rollout.iter().map(|rollout| rollout.waves.steps());
+    matcher.steps() + overrides.sum::<usize>() + waves.sum::<usize>()
 }
 
 /// Clusters that a message names; it counts the others.
@@ -404,7 +405,7 @@ mod tests {
     use crate::model::facts::{ClusterFacts, DecisionGroupFacts, PlacementFacts};
     use crate::model::name::ObjectId;
     use crate::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Tree};
-    use crate::render::groups::GroupConfigs;
+    use crate::render::groups::{GroupConfigs, GroupDefaults};
 
     /// A group's folder with this group.yaml.
     struct OneFile<'a>(&'a str);
@@ -424,7 +425,8 @@ mod tests {
         let name = GroupName::parse("g").unwrap();
         let ignore = PathPatterns::new(&[]).0;
         let (id, known) = (ObjectId([0; 20]), &mut GroupConfigs::new());
-        Arc::new(GroupInputs::read(&name, id, (None, &ignore), &OneFile(yaml), known).unwrap())
+        let defaults = GroupDefaults::without_file(&ignore);
+        Arc::new(GroupInputs::read(&name, id, defaults, &OneFile(yaml), known).unwrap())
     }
 
     fn cluster(name: &str) -> ClusterName {

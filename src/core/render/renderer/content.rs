@@ -73,6 +73,8 @@ pub(super) struct FolderContent {
     pub(super) source: Option<ObjectId>,
     /// The group whose folder it is in, with the digest of the defaults in group.yaml.
     pub(super) group: Option<(GroupName, Digest)>,
+    /// As in what the folder inherits.
+    pub(super) reports_health: bool,
     /// The digest of the defaults in cluster.yaml.
     pub(super) cluster_defaults: Digest,
     /// The version for which the objects are checked.

@@ -1,13 +1,13 @@
 //! What the errors of a source freeze: works, folders, clusters or all of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Renderer;
 use crate::config::file_names::GROUPS;
 use crate::model::diagnostic::{Code, Scope};
 use crate::model::diagnostic_sink::ScopedDiagnostic;
-use crate::model::name::{ClusterName, RepoPath, WorkKey, WorkName};
+use crate::model::name::{ClusterName, GroupName, RepoPath, WorkKey, WorkName};
 use crate::model::work::DesiredWork;
 use crate::render::desired::{Frozen, FrozenObjects, UncertainMembers};
 use crate::render::groups::Certainty;
@@ -58,6 +58,33 @@ impl Renderer {
         let claims = claims.into_iter().map(|(key, all)| (key, FrozenObjects::merge(all)));
         frozen.objects = claims.collect();
         frozen
+    }
+
+    /// The clusters of groups with `rollout` that a work of the group was frozen for.
+    pub(super) fn unread_members(
+        &self,
+        works: &BTreeMap<WorkKey, DesiredWork>,
+        frozen: &Frozen,
+    ) -> BTreeSet<(GroupName, ClusterName)> {
+        if self.rollouts.is_empty() {
+            return BTreeSet::new();
+        }
+        let is_read = |rendered: &Rendered| {
+            let work = rendered.work.as_ref().and_then(|work| works.get(&work.key));
+            work.is_some_and(|work| work.path == rendered.path)
+        };
+        let folders = self.folders().filter(|(_, rendered)| !is_read(rendered));
+        let unread = folders.filter_map(|(cluster, rendered)| {
+            Some((layout::group_of(&rendered.path)?, cluster.clone()))
+        });
+        let of_cluster = |(group, cluster): (&GroupName, &ClusterName)| {
+            frozen.clusters.contains(cluster).then(|| (group.clone(), cluster.clone()))
+        };
+        let members = self.rollouts.iter();
+        let members = members.flat_map(|(group, rollout)| {
+            rollout.members.keys().map(move |cluster| (group, cluster))
+        });
+        unread.chain(members.filter_map(of_cluster)).collect()
     }
 
     /// The folders of works that a cluster gets for sure.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::config::file;
 use crate::config::file_names::SOURCE_FILE;
 use crate::config::path_patterns::PathPatterns;
@@ -12,7 +14,7 @@ use crate::model::digest::Digest;
 use crate::model::name::{ObjectId, RepoPath};
 use crate::model::snapshot::{ObjectError, Objects};
 use crate::render::config_file::read_config;
-use crate::render::groups::defaults_digest;
+use crate::render::groups::{GroupDefaults, GroupWaves, defaults_digest};
 use crate::render::values::FileValues;
 use crate::render::work_folder::ConfigIndex;
 
@@ -49,6 +51,10 @@ pub(super) struct SourceInputs {
     pub(super) rules: ConfigIndex,
     /// The paths that are not read.
     pub(super) ignore: PathPatterns,
+    /// How changes of groups reach their clusters, if the file says it.
+    waves: Option<Arc<GroupWaves>>,
+    /// Identifies what works follow from.
+    content: Digest,
 }
 
 impl SourceInputs {
@@ -69,6 +75,8 @@ impl SourceInputs {
                     file: SourceFile::default(),
                     rules: ConfigIndex::default(),
                     ignore: PathPatterns::new(&[]).0,
+                    waves: None,
+                    content: content_digest(&Value::Null),
                 });
             }
         };
@@ -78,7 +86,11 @@ impl SourceInputs {
         let signers = config.value.signers.problems().into_iter();
         let signers =
             signers.map(|problem| (format!("/signers{}", problem.pointer), problem.message));
-        for (pointer, message) in windows.chain(signers) {
+        let mut rollout = Vec::new();
+        if let Some(settings) = &config.value.rollout {
+            settings.each_problem(&mut |found| rollout.push((found.pointer, found.message)));
+        }
+        for (pointer, message) in windows.chain(signers).chain(rollout) {
             let (at, field) = (config.location(&pointer), file::dotted(&pointer));
             let message = format!("{field} {message}");
             diagnostics.push(
@@ -99,8 +111,30 @@ impl SourceInputs {
             );
         }
         let rules = ConfigIndex::new(&config.value.defaults.manifest_configs);
-        Ok(Self { blob, file: config.value, rules, ignore })
+        let content = content_digest(&config.document.value);
+        let waves = config.value.rollout.as_ref();
+        let waves = waves.map(|settings| Arc::new(GroupWaves::new(settings)));
+        Ok(Self { blob, file: config.value, rules, ignore, waves, content })
     }
+
+    /// What groups inherit.
+    pub(super) fn of_groups(&self) -> GroupDefaults<'_> {
+        GroupDefaults {
+            blob: self.blob,
+            ignore: &self.ignore,
+            waves: self.waves.as_ref(),
+            content: self.content,
+        }
+    }
+}
+
+/// Identifies what works follow from in gitwork.yaml.
+fn content_digest(file: &Value) -> Digest {
+    let mut file = file.clone();
+    if let Some(fields) = file.as_object_mut() {
+        fields.retain(|field, _| matches!(field.as_str(), "defaults" | "ignore" | "secrets"));
+    }
+    Digest::of_json(&file)
 }
 
 impl ClusterConfig {

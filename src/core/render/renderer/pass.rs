@@ -104,8 +104,8 @@ impl RenderPass<'_> {
             let group = match before.get(&name).filter(is_same) {
                 Some(before) => (*before).clone(),
                 None => {
-                    let source = (self.inputs.blob, &self.inputs.ignore);
-                    Arc::new(GroupInputs::read(&name, tree, source, self.objects, &mut configs)?)
+                    let (defaults, objects) = (self.inputs.of_groups(), self.objects);
+                    Arc::new(GroupInputs::read(&name, tree, defaults, objects, &mut configs)?)
                 }
             };
             let mut budget = self.budget.borrow_mut();
@@ -279,6 +279,7 @@ impl RenderPass<'_> {
             tree: *tree,
             source: self.inputs.blob,
             group: group.map(|one| (one.group.name.clone(), one.group.config.defaults_digest)),
+            reports_health: inherited.reports_health,
             cluster_defaults: cluster.inherited.config.defaults_digest,
             kubernetes_version: inherited.checks.cluster.version,
         };
@@ -344,6 +345,7 @@ impl RenderPass<'_> {
                 facts: &cluster.facts,
             },
             secrets: source.file.secrets,
+            reports_health: group.is_some_and(|group| group.rollout.is_some()),
             checks: self.checks(name, cluster),
         }
     }

@@ -27,6 +27,8 @@ pub struct Inherited<'a> {
     pub values: ClusterValues<'a>,
     /// What becomes of Secrets with data.
     pub secrets: SecretPolicy,
+    /// Its group has `rollout`, which needs to know when workloads are ready.
+    pub reports_health: bool,
     /// How objects are checked.
     pub checks: ObjectChecks,
 }

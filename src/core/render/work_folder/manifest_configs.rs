@@ -5,13 +5,17 @@ use serde_json::{Map, Value};
 
 use super::diagnostics::WorkDiagnostics;
 use super::folder_config::FolderConfig;
-use super::inherited::SettingsLevel;
+use super::health_rules::condition_rules;
+use super::inherited::{Inherited, SettingsLevel};
 use super::rule_index::{ConfigIndex, RuleSteps, TooManySteps};
 use super::sidecar::{Covering, Sidecar, sidecar_fields_mut};
 use crate::config::file;
 use crate::config::{RULE_FIELDS, ocm_rules};
 use crate::model::diagnostic::Code;
 use crate::model::manifest::{Identity, Manifest};
+
+/// The field of an entry with condition rules.
+const CONDITION_RULES: &str = "conditionRules";
 
 /// The rules for a work's objects.
 #[derive(Debug)]
@@ -25,6 +29,8 @@ pub struct WorkRules<'a> {
     uses_left: Vec<usize>,
     /// Lowest precedence first.
     levels: &'a [SettingsLevel<'a>],
+    /// Workloads without condition rules get some.
+    reports_health: bool,
 }
 
 impl<'a> WorkRules<'a> {
@@ -34,7 +40,7 @@ impl<'a> WorkRules<'a> {
         sidecars: &'a mut [Sidecar],
         covering: &'a Covering,
         folder: &FolderConfig<'a>,
-        levels: &'a [SettingsLevel<'a>],
+        inherited: &'a Inherited<'a>,
     ) -> Self {
         let entries = folder.manifest_configs();
         Self {
@@ -43,7 +49,8 @@ impl<'a> WorkRules<'a> {
             sidecars,
             covering,
             uses_left: covering.counts(),
-            levels,
+            levels: &inherited.levels,
+            reports_health: inherited.reports_health,
         }
     }
 
@@ -112,6 +119,10 @@ impl<'a> WorkRules<'a> {
                 let entry = level.settings.manifest_configs.get(at as usize);
                 entry.into_iter().for_each(|one| fill(&mut fields, one));
             }
+        }
+        if self.reports_health && !fields.contains_key(CONDITION_RULES) {
+            let rules = condition_rules(identity);
+            fields.extend(rules.map(|rules| (CONDITION_RULES.to_owned(), rules)));
         }
         Ok(fields)
     }

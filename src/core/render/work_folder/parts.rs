@@ -57,6 +57,7 @@ impl WorkParts {
             suspend: settings.suspend,
             objects: named,
             depends_on,
+            group_content: None,
         }
     }
 }

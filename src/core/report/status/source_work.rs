@@ -173,6 +173,7 @@ impl StatusInputs<'_> {
             | Reason::HeldByRewind { .. }
             | Reason::HeldByRestore { .. }
             | Reason::HeldByWindow { .. }
+            | Reason::HeldByRollout { .. }
             | Reason::NeverInGit
             | Reason::SharesObjects { complete: true, .. }
             | Reason::NotYetOrphaned { .. } => State::Held,
@@ -190,6 +191,7 @@ impl StatusInputs<'_> {
             | Reason::RemovedFromGit { .. }
             | Reason::DeleteOptionFirst { .. }
             | Reason::PruneOff { .. }
+            | Reason::GroupChanged
             | Reason::DeletesNoLongerHeld => State::Pending,
             reason @ Reason::MovesObjects { .. } if reason.is_suspension() => State::Suspended,
             Reason::MovesObjects { moves } if is_held(moves) => State::Held,
@@ -197,13 +199,15 @@ impl StatusInputs<'_> {
             Reason::MovesObjects { .. }
             | Reason::SharesObjects { .. }
             | Reason::WaitsForWork { .. }
+            | Reason::WaitsForWave { .. }
                 if view.state.is_failure() =>
             {
                 return (view.state, None);
             }
             Reason::MovesObjects { .. }
             | Reason::SharesObjects { .. }
-            | Reason::WaitsForWork { .. } => State::Pending,
+            | Reason::WaitsForWork { .. }
+            | Reason::WaitsForWave { .. } => State::Pending,
         };
         (state, Some(step.reason.to_string()))
     }

@@ -28,6 +28,7 @@ pub(crate) fn desired(head: u8) -> Desired {
         approved: Approvals::default(),
         suspended: Suspended::default(),
         needed_facts: None,
+        rollouts: BTreeMap::new(),
         facts: None,
         diagnostics: Vec::new(),
     }

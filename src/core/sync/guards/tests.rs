@@ -11,6 +11,11 @@ fn policy(guards: &mut Guards, facts: &SourceFacts, now: &str) -> PlanPolicy {
     guards.policy().clone()
 }
 
+/// The record to write before a plan without changes.
+fn record(guards: &Guards, facts: &SourceFacts) -> Option<Record> {
+    guards.record_to_write(facts, &Plan::default(), &GroupRecords::new())
+}
+
 #[test]
 fn a_clock_that_jumps_opens_and_closes_windows_and_nothing_else() {
     let windows: ChangeWindows =
@@ -40,18 +45,18 @@ fn deletions_on_a_restored_hub_are_held_until_an_operator_confirms() {
     facts.record.observe_generation(3);
     facts.record.set_read(None, true);
     assert!(policy(&mut guards, &facts, NOON).restored.is_some());
-    let written = guards.record_to_write(&facts, &Plan::default()).unwrap();
+    let written = record(&guards, &facts).unwrap();
     assert!(written.restored && written.record_generation > 3, "{written:?}");
 
     let approval = written.record_generation;
     facts.record.set_written(stored(written).unwrap());
     assert!(policy(&mut guards, &facts, NOON).restored.is_some());
-    assert_eq!(guards.record_to_write(&facts, &Plan::default()), None);
+    assert_eq!(record(&guards, &facts), None);
     let mut directives = Directives::default();
     directives.approvals.restored.insert(approval);
     facts.directives.set(Some(directives), test_now());
     assert!(policy(&mut guards, &facts, NOON).restored.is_none());
-    let confirmed = guards.record_to_write(&facts, &Plan::default()).unwrap();
+    let confirmed = record(&guards, &facts).unwrap();
     assert!(!confirmed.restored, "{confirmed:?}");
 }
 
@@ -63,21 +68,21 @@ fn another_origin_is_held_until_an_operator_approves_it_on_the_hub() {
     };
     let mut facts = facts(1);
     let (mut a, mut b) = (guards(Some(of("a"))), guards(Some(of("b"))));
-    assert_eq!(a.record_to_write(&facts, &Plan::default()), None, "the hub has nothing of it");
+    assert_eq!(record(&a, &facts), None, "the hub has nothing of it");
     facts.record.set_read(stored(Record::default()), true);
     assert!(policy(&mut a, &facts, NOON).other_origin.is_none());
-    let written = a.record_to_write(&facts, &Plan::default()).unwrap();
+    let written = record(&a, &facts).unwrap();
     assert_eq!(written.origin, Some(of("a")));
     facts.record.set_written(stored(written).unwrap());
     assert!(policy(&mut a, &facts, NOON).other_origin.is_none());
-    assert_eq!(a.record_to_write(&facts, &Plan::default()), None);
+    assert_eq!(record(&a, &facts), None);
     assert!(policy(&mut guards(None), &facts, NOON).other_origin.is_none());
 
     let held = policy(&mut b, &facts, NOON).other_origin.unwrap();
     let source = desired(1).source;
     assert_eq!(*held, Approval::Origin { source: source.clone(), from: of("a"), to: of("b") });
     assert!(!b.is_nothing_held(&desired(1), &Plan::default()));
-    assert_eq!(b.record_to_write(&facts, &Plan::default()), None);
+    assert_eq!(record(&b, &facts), None);
     // The other repository cannot approve itself.
     let mut directives = Directives::default();
     directives.approvals.add(&source, Arc::unwrap_or_clone(held));
@@ -86,7 +91,7 @@ fn another_origin_is_held_until_an_operator_approves_it_on_the_hub() {
     assert!(policy(&mut b, &facts, NOON).other_origin.is_some());
     facts.directives.set(Some(directives), test_now());
     assert!(policy(&mut b, &facts, NOON).other_origin.is_none());
-    let written = b.record_to_write(&facts, &Plan::default()).unwrap();
+    let written = record(&b, &facts).unwrap();
     assert_eq!(written.origin, Some(of("b")));
     facts.record.set_written(stored(written).unwrap());
     assert!(policy(&mut b, &facts, NOON).other_origin.is_none());
@@ -100,7 +105,7 @@ fn source_in_a_folder_has_a_record_without_a_commit() {
     facts.record.set_read(stored(Record::default()), true);
     let origin = Some(SourceOrigin::new("/fleet", &RepoPath::root()));
     let guards = Guards::new(GuardOptions { origin, ..GuardOptions::default() });
-    let written = guards.record_to_write(&facts, &Plan::default()).unwrap();
+    let written = record(&guards, &facts).unwrap();
     assert!(written.origin.is_some() && written.commit.is_none(), "{written:?}");
 }
 

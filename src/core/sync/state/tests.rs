@@ -90,6 +90,7 @@ fn desired_work(key: &WorkKey, objects: &[u8], version: u64) -> DesiredWork {
         suspend: false,
         objects: named,
         depends_on: Default::default(),
+        group_content: None,
     }
 }
 

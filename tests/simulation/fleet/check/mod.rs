@@ -227,7 +227,8 @@ impl Checker {
                 Approval::Rewind(_)
                 | Approval::Restored { .. }
                 | Approval::Origin { .. }
-                | Approval::Trust { .. } => {}
+                | Approval::Trust { .. }
+                | Approval::Rollout { .. } => {}
             }
         }
     }

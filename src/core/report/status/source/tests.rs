@@ -41,6 +41,7 @@ fn desired(frozen: Frozen, diagnostics: Vec<Diagnostic>) -> Desired {
         approved: Default::default(),
         suspended: Default::default(),
         needed_facts: None,
+        rollouts: BTreeMap::new(),
         facts: None,
         diagnostics,
     }

@@ -1,0 +1,205 @@
+//! Works that wait for the wave of their cluster, and what the record of a source keeps of a
+//! rollout. [`crate::sync::rollouts`] finds them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::model::approval::{Approval, RolloutApproval, RolloutStep};
+use crate::model::digest::Digest;
+use crate::model::name::{ClusterName, GroupName, SourceId, WorkKey};
+use crate::rollout::rules::REST;
+
+/// The works that must not be changed now, because their cluster waits for its wave.
+pub type RolloutWaits = BTreeMap<WorkKey, Arc<RolloutWait>>;
+
+/// Why a cluster does not get the content of a group yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RolloutWait {
+    /// The group.
+    pub group: GroupName,
+    /// The wave of the cluster.
+    pub wave: String,
+    /// What the cluster waits for.
+    pub cause: RolloutWaitCause,
+    /// The approval that ends the wait, if one does, and its hash.
+    pub approval: Option<(Arc<Approval>, Digest)>,
+}
+
+/// What a cluster waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RolloutWaitCause {
+    /// Its turn: other clusters of its wave are in progress, or a wave before has not ended.
+    Turn {
+        /// The wave before; `None` for its own.
+        behind: Option<String>,
+    },
+    /// The window of its wave, which opens then, if that is known.
+    Window(Option<Timestamp>),
+    /// Somebody has to approve the wave.
+    Approval(RolloutApproval),
+    /// Too many clusters have failed.
+    Stopped {
+        /// The wave in which they have failed.
+        wave: String,
+        /// Some of the clusters.
+        clusters: BTreeSet<ClusterName>,
+        /// Lets the rollout continue.
+        retry: RolloutApproval,
+    },
+    /// A work of the group could not be read for the cluster, or it is unknown whether the cluster
+    /// is in the group or in which wave.
+    Blocked,
+    /// It is unknown which clusters are in the group.
+    MembersUnknown,
+    /// Somebody has to confirm that the hub was restored.
+    Restored,
+    /// The record of the source has no room for another rollout.
+    RecordFull,
+}
+
+/// What the record keeps of the last rollout of a group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupRecord {
+    /// The content that is rolled out.
+    pub content: Digest,
+    /// The last wave that has begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<String>,
+    /// Too many clusters have failed: the content is not rolled out further.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejected: Option<RejectedContent>,
+    /// How often the rollout continued after that.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub retries: u32,
+    /// Clusters that had failed before it continued: they do not count again.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub excused: BTreeSet<ClusterName>,
+    /// Clusters where the content before failed: they come first in their waves.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub first: BTreeSet<ClusterName>,
+}
+
+/// Where a content failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RejectedContent {
+    /// The wave.
+    pub wave: String,
+    /// The clusters, at most `limits::ROLLOUT_CLUSTERS_MAX`.
+    pub clusters: BTreeSet<ClusterName>,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl GroupRecord {
+    /// Nothing of the content has been rolled out.
+    pub fn new(content: Digest) -> Self {
+        Self {
+            content,
+            begun: None,
+            rejected: None,
+            retries: 0,
+            excused: BTreeSet::new(),
+            first: BTreeSet::new(),
+        }
+    }
+
+    /// The record of a content that follows this one.
+    pub fn followed_by(&self, content: Digest) -> Self {
+        let failed = self.rejected.as_ref().map(|rejected| rejected.clusters.clone());
+        Self { first: failed.unwrap_or_else(|| self.first.clone()), ..Self::new(content) }
+    }
+
+    /// The approval that lets the rollout continue after it was stopped.
+    pub fn retry(&self, group: &GroupName) -> RolloutApproval {
+        let step = RolloutStep::Retry(self.retries.saturating_add(1));
+        RolloutApproval { group: group.clone(), content: self.content, step }
+    }
+}
+
+impl RolloutWait {
+    /// A wait of the clusters of one wave.
+    pub fn new(group: GroupName, wave: String, cause: RolloutWaitCause, source: &SourceId) -> Self {
+        let step = match &cause {
+            RolloutWaitCause::Approval(step) => Some(step),
+            RolloutWaitCause::Stopped { retry, .. } => Some(retry),
+            _ => None,
+        };
+        let approval = step.map(|step| {
+            let approval = Approval::Rollout { source: source.clone(), step: step.clone() };
+            let hash = approval.hash();
+            (Arc::new(approval), hash)
+        });
+        Self { group, wave, cause, approval }
+    }
+
+    /// Whether somebody has to act.
+    pub fn is_held(&self) -> bool {
+        !matches!(self.cause, RolloutWaitCause::Turn { .. } | RolloutWaitCause::Window(_))
+    }
+}
+
+/// A wave as sentences name it.
+fn wave_text(name: &str) -> String {
+    if name == REST { "the last wave".to_owned() } else { format!("wave {name}") }
+}
+
+impl fmt::Display for RolloutWait {
+    /// The fact, without the remedy; reads after "changed in Git; ".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { group, wave, cause, approval: _ } = self;
+        let wave = wave_text(wave);
+        match cause {
+            RolloutWaitCause::Turn { behind: None } => {
+                write!(f, "waits for its turn in {wave} of group {group}")
+            }
+            RolloutWaitCause::Turn { behind: Some(before) } => {
+                let before = wave_text(before);
+                write!(f, "waits for {wave} of group {group}; {before} has not ended")
+            }
+            RolloutWaitCause::Window(until) => {
+                write!(f, "waits for {wave} of group {group}, whose window ")?;
+                match until {
+                    Some(until) => write!(f, "opens at {until}"),
+                    None => f.write_str("does not open within a year, or has an unknown time zone"),
+                }
+            }
+            RolloutWaitCause::Approval(_) => {
+                write!(f, "waits for {wave} of group {group}, which nobody has approved")
+            }
+            RolloutWaitCause::Stopped { wave: failed, clusters, .. } => {
+                let names: Vec<&str> = clusters.iter().take(3).map(ClusterName::as_str).collect();
+                let more = clusters.len().saturating_sub(names.len());
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                let (failed, names) = (wave_text(failed), names.join(", "));
+                write!(f, "the rollout of group {group} was stopped: in {failed}, it failed on ")?;
+                write!(f, "{names}{more}")
+            }
+            RolloutWaitCause::Blocked => write!(
+                f,
+                "its cluster gets nothing of group {group}: a work of the group cannot be read for \
+                 it, or facts do not say whether it is in {wave}"
+            ),
+            RolloutWaitCause::MembersUnknown => write!(
+                f,
+                "{wave} of group {group} waits until it is known which clusters are in the group"
+            ),
+            RolloutWaitCause::Restored => write!(
+                f,
+                "{wave} of group {group} waits until somebody confirms that the hub was restored"
+            ),
+            RolloutWaitCause::RecordFull => write!(
+                f,
+                "the rollout of group {group} cannot begin: the source's record on the hub has no \
+                 room for another one until others have ended"
+            ),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The rollouts of groups: which wave each member is in, and the content that its works are of.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::model::facts::Facts;
+use crate::model::name::{ClusterName, GroupName, WorkKey};
+use crate::model::work::DesiredWork;
+use crate::render::groups::{Certainty, ClusterLabels, Membership};
+use crate::render::layout;
+use crate::rollout::{GroupRollout, RolloutMember};
+
+/// The rollouts of groups with these members, without their works. A cluster that only may be in a
+/// group takes part, and gets nothing.
+pub(super) fn rollouts(
+    members: &BTreeMap<ClusterName, Vec<Membership>>,
+    labels: &ClusterLabels<'_>,
+    facts: Option<&Facts>,
+) -> BTreeMap<GroupName, GroupRollout> {
+    let mut all: BTreeMap<GroupName, GroupRollout> = BTreeMap::new();
+    for (cluster, groups) in members {
+        for member in groups {
+            let Some(rollout) = &member.group.rollout else { continue };
+            let of_cluster = Facts::of(facts, cluster);
+            let waves = &rollout.waves;
+            let (wave, certainty) =
+                waves.wave_of(cluster, labels.get(cluster).copied(), &of_cluster);
+            let rollout = all.entry(member.group.name.clone()).or_insert_with(|| GroupRollout {
+                content: rollout.content,
+                rules: waves.rules.clone(),
+                members: BTreeMap::new(),
+            });
+            let is_certain = [certainty, member.certainty] == [Certainty::Member; 2];
+            let member = RolloutMember { wave, works: Vec::new(), is_blocked: !is_certain };
+            rollout.members.insert(cluster.clone(), member);
+        }
+    }
+    all
+}
+
+/// Adds their works to the rollouts, and their content to the works. `unread`: the clusters with
+/// work folders of groups that could not be read.
+pub(super) fn assign(
+    rollouts: &BTreeMap<GroupName, GroupRollout>,
+    unread: &BTreeSet<(GroupName, ClusterName)>,
+    works: &mut BTreeMap<WorkKey, DesiredWork>,
+) -> BTreeMap<GroupName, Arc<GroupRollout>> {
+    let mut all = rollouts.clone();
+    if all.is_empty() {
+        return BTreeMap::new();
+    }
+    for (group, cluster) in unread {
+        let rollout = all.get_mut(group);
+        if let Some(member) = rollout.and_then(|rollout| rollout.members.get_mut(cluster)) {
+            member.is_blocked = true;
+        }
+    }
+    for (key, work) in works {
+        let Some(group) = layout::group_of(&work.path) else { continue };
+        let Some(rollout) = all.get_mut(&group) else { continue };
+        let Some(member) = rollout.members.get_mut(&key.cluster) else { continue };
+        member.works.push(key.clone());
+        work.group_content = Some(rollout.content);
+    }
+    all.into_iter().map(|(name, rollout)| (name, Arc::new(rollout))).collect()
+}

@@ -1,0 +1,125 @@
+//! What `rollout` of a file asks for, as waves.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::rollout::{
+    Amount, DurationText, RolloutSettings, RolloutType, StrategySettings, Threshold, WaveSettings,
+};
+use crate::config::window::ChangeWindows;
+use crate::model::digest::Digest;
+use crate::model::name::{ClusterName, WorkKey};
+
+/// The name of the wave of all clusters that are in no other one. No wave in a file can have it.
+pub const REST: &str = "*";
+
+/// How long a cluster may take if nothing else is said.
+const DEADLINE: Duration = Duration::from_secs(300);
+
+/// The waves of a rollout, and how long a cluster may take.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RolloutRules {
+    /// `None` for no end.
+    pub deadline: Option<Duration>,
+    /// First to last; the last one is [`REST`].
+    pub waves: Vec<WaveRules>,
+}
+
+/// One wave.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WaveRules {
+    /// Its name.
+    pub name: String,
+    /// How many clusters may be in progress at a time; `None` for all.
+    pub max_concurrency: Option<Threshold>,
+    /// How many clusters may fail.
+    pub max_failures: Threshold,
+    /// How long each cluster has to be healthy.
+    pub soak: Duration,
+    /// Somebody has to approve it.
+    pub needs_approval: bool,
+    /// When its clusters may get the content.
+    pub window: ChangeWindows,
+}
+
+/// The rollout of a group's content at one commit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GroupRollout {
+    /// Identifies the content.
+    pub content: Digest,
+    /// The waves. Groups with equal settings share them.
+    pub rules: Arc<RolloutRules>,
+    /// The members of the group.
+    pub members: BTreeMap<ClusterName, RolloutMember>,
+}
+
+/// A member of a group.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RolloutMember {
+    /// The position of its wave.
+    pub wave: usize,
+    /// Its works of the group that could be read.
+    pub works: Vec<WorkKey>,
+    /// A work of the group could not be read, or it is unknown whether the cluster is in the group
+    /// or in which wave: it gets nothing, and is not done.
+    pub is_blocked: bool,
+}
+
+impl RolloutRules {
+    /// The waves of valid settings. What is not valid has its default.
+    pub fn of(settings: &RolloutSettings) -> Self {
+        let Some(waves) = &settings.waves else { return Self::of_strategy(settings) };
+        let max_failures = amount(settings.max_failures.as_ref()).unwrap_or(Threshold::Count(0));
+        let rest = WaveSettings { name: REST.to_owned(), ..WaveSettings::default() };
+        let wave = |wave: &WaveSettings| WaveRules {
+            name: wave.name.clone(),
+            max_concurrency: amount(wave.max_concurrency.as_ref()),
+            max_failures,
+            soak: wait(wave.soak.as_ref()),
+            needs_approval: wave.approval.is_some(),
+            window: wave.window.clone().unwrap_or_default(),
+        };
+        Self {
+            deadline: deadline(settings.progress_deadline.as_ref()),
+            waves: waves.iter().chain([&rest]).map(wave).collect(),
+        }
+    }
+
+    fn of_strategy(settings: &RolloutSettings) -> Self {
+        let kind = settings.kind.unwrap_or_default();
+        let of_kind = match kind {
+            RolloutType::All => &settings.all,
+            RolloutType::Progressive => &settings.progressive,
+            RolloutType::ProgressivePerGroup => &settings.progressive_per_group,
+        };
+        let default = StrategySettings::default();
+        let found = of_kind.as_ref().unwrap_or(&default);
+        let max_failures = amount(found.max_failures.as_ref()).unwrap_or(Threshold::Count(0));
+        let is_all = kind == RolloutType::All;
+        let wave = WaveRules {
+            name: REST.to_owned(),
+            max_concurrency: amount(found.max_concurrency.as_ref()),
+            max_failures: if is_all { Threshold::Percent(100) } else { max_failures },
+            soak: if is_all { Duration::ZERO } else { wait(found.min_success_time.as_ref()) },
+            needs_approval: false,
+            window: ChangeWindows::default(),
+        };
+        Self { deadline: deadline(found.progress_deadline.as_ref()), waves: vec![wave] }
+    }
+}
+
+fn amount(amount: Option<&Amount>) -> Option<Threshold> {
+    amount.and_then(|amount| amount.parse().ok())
+}
+
+fn wait(text: Option<&DurationText>) -> Duration {
+    text.and_then(|text| text.parse().ok().flatten()).unwrap_or_default()
+}
+
+fn deadline(text: Option<&DurationText>) -> Option<Duration> {
+    match text.map(DurationText::parse) {
+        Some(Ok(deadline)) => deadline,
+        Some(Err(_)) | None => Some(DEADLINE),
+    }
+}

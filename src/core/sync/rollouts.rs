@@ -1,0 +1,405 @@
+//! The rollouts of one source: which clusters of each group wait for their wave, and what the
+//! record keeps. No clock: time is passed in.
+//!
+//! How far each cluster has come is read from the hub at each plan. Only the times since when it is
+//! so are kept here. A new process reads them from the hub where it has them, and else begins them
+//! again: a cluster soaks longer then, never shorter. What has to be remembered is in the record:
+//! the last wave that began, and the content that failed.
+
+mod cluster;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use self::cluster::{ClusterTimes, ClusterView};
+use crate::config::window;
+use crate::limits;
+use crate::model::approval::{RolloutApproval, RolloutStep};
+use crate::model::name::{ClusterName, GroupName, WorkKey};
+use crate::plan::PlanInputs;
+use crate::plan::rollouts::{
+    GroupRecord, RejectedContent, RolloutWait, RolloutWaitCause, RolloutWaits,
+};
+use crate::render::desired::{Desired, UncertainMembers};
+use crate::rollout::{
+    ActiveCluster, ClusterState, Gate, GroupRollout, Rollout, RolloutMember, RolloutProgress, Wave,
+};
+
+/// The records of all groups.
+pub type GroupRecords = BTreeMap<GroupName, GroupRecord>;
+
+/// What the rollouts of a source follow from, besides what is kept from plan to plan.
+#[derive(Clone, Copy)]
+pub(crate) struct RolloutInputs<'a> {
+    pub plan: PlanInputs<'a>,
+    /// As on the hub.
+    pub recorded: &'a GroupRecords,
+    /// Clusters that cannot be reached.
+    pub offline: &'a BTreeSet<ClusterName>,
+    pub now: Timestamp,
+    /// Looks up time zones.
+    pub zone: &'a dyn Fn(&str) -> Option<TimeZone>,
+}
+
+/// The rollouts of one source.
+#[derive(Debug, Default)]
+pub struct Rollouts {
+    times: BTreeMap<(GroupName, ClusterName), ClusterTimes>,
+    /// What the record is to have before the next write.
+    records: GroupRecords,
+    /// The works whose status decides what happens next.
+    awaited: BTreeSet<WorkKey>,
+    /// When something changes because of the time alone.
+    recheck: Option<Timestamp>,
+}
+
+/// One group's rollout at one plan.
+struct GroupView<'a> {
+    inputs: RolloutInputs<'a>,
+    group: &'a GroupName,
+    rollout: &'a GroupRollout,
+    states: BTreeMap<ClusterName, ClusterState>,
+    /// The clusters that get nothing.
+    blocked: BTreeSet<ClusterName>,
+    record: GroupRecord,
+    /// The record had no room for it.
+    is_unrecorded: bool,
+}
+
+impl Rollouts {
+    /// What the record is to have before the next write.
+    pub(crate) fn records(&self) -> &GroupRecords {
+        &self.records
+    }
+
+    /// The works whose status decides what happens next.
+    pub(crate) fn awaited(&self) -> &BTreeSet<WorkKey> {
+        &self.awaited
+    }
+
+    /// When something changes because of the time alone.
+    pub(crate) fn recheck(&self) -> Option<Timestamp> {
+        self.recheck
+    }
+
+    /// Updates the rollouts, and gives the works that wait.
+    pub(crate) fn update(&mut self, inputs: RolloutInputs<'_>) -> RolloutWaits {
+        self.awaited.clear();
+        self.recheck = None;
+        let desired = inputs.plan.desired;
+        let before = std::mem::replace(&mut self.records, kept_records(inputs.recorded, desired));
+        self.times.retain(|(group, cluster), _| {
+            let rollout = desired.rollouts.get(group);
+            rollout.is_some_and(|rollout| rollout.members.contains_key(cluster))
+        });
+        let (mut waits, mut room) = (RolloutWaits::new(), limits::ROLLOUTS_BYTES_MAX);
+        for (group, rollout) in &desired.rollouts {
+            let states = self.states(group, rollout, inputs);
+            let members = rollout.members.iter().filter(|(_, member)| member.is_blocked);
+            let blocked = members.map(|(cluster, _)| cluster.clone()).collect();
+            let recorded = inputs.recorded.get(group);
+            // Without a place for the record, this process knows more than the hub.
+            let known = before.get(group).filter(|known| known.content == rollout.content);
+            let record = match known.or(recorded) {
+                Some(record) if record.content == rollout.content => record.clone(),
+                Some(record) => record.followed_by(rollout.content),
+                None => GroupRecord::new(rollout.content),
+            };
+            let is_unrecorded = false;
+            let mut view =
+                GroupView { inputs, group, rollout, states, blocked, record, is_unrecorded };
+            let mut progress = view.advance();
+            let bytes = view.record_bytes();
+            if bytes > room && recorded != Some(&view.record) {
+                view.is_unrecorded = true;
+                progress.active.retain(|_, active| *active != ActiveCluster::ToApply);
+            }
+            room = room.saturating_sub(bytes);
+            self.recheck = [self.recheck, progress.recheck].into_iter().flatten().min();
+            view.add_waits(&progress, &mut waits);
+            self.await_works(rollout, &progress);
+            self.keep(group, &view, &progress, recorded);
+        }
+        waits
+    }
+
+    /// The states of the clusters that have the content.
+    fn states(
+        &mut self,
+        group: &GroupName,
+        rollout: &GroupRollout,
+        inputs: RolloutInputs<'_>,
+    ) -> BTreeMap<ClusterName, ClusterState> {
+        let mut states = BTreeMap::new();
+        for (cluster, member) in &rollout.members {
+            let is_suspended = |key: &&WorkKey| !is_suspended(key, inputs.plan);
+            let works = member.works.iter().filter(is_suspended);
+            let mut removed = removed_works(group, cluster, inputs.plan);
+            let has_removed = removed.next().is_some();
+            let view = ClusterView::of(works, rollout.content, has_removed, inputs.plan);
+            let at = (group.clone(), cluster.clone());
+            if view.is_waiting() {
+                self.times.remove(&at);
+                continue;
+            }
+            let times = self.times.entry(at).or_default();
+            let is_offline = inputs.offline.contains(cluster);
+            let state = times.state(&view, rollout.content, is_offline, inputs.now);
+            let recheck = times.recheck(inputs.now);
+            self.recheck = [self.recheck, recheck].into_iter().flatten().min();
+            states.insert(cluster.clone(), state);
+        }
+        states
+    }
+
+    /// The status of clusters with the content decides, until the rollout has ended.
+    fn await_works(&mut self, rollout: &GroupRollout, progress: &RolloutProgress) {
+        if progress.wave.is_none() {
+            return;
+        }
+        let members = rollout.members.values();
+        self.awaited.extend(members.flat_map(|member| member.works.iter().cloned()));
+    }
+
+    fn keep(
+        &mut self,
+        group: &GroupName,
+        view: &GroupView<'_>,
+        progress: &RolloutProgress,
+        recorded: Option<&GroupRecord>,
+    ) {
+        let is_remembered = view.record.begun.is_some() || view.record.rejected.is_some();
+        let has_ended = progress.wave.is_none() && progress.breach.is_none();
+        let record = match recorded {
+            _ if view.is_unrecorded => recorded.cloned(),
+            // Nothing has been done yet that depends on it.
+            _ if !is_remembered => recorded.cloned(),
+            // There is nothing left to remember. It goes with the next content.
+            Some(recorded) if has_ended => Some(recorded.clone()),
+            _ => Some(view.record.clone()),
+        };
+        self.records.extend(record.map(|record| (group.clone(), record)));
+    }
+}
+
+/// The records of groups that could not be read: they may still have a rollout.
+fn kept_records(recorded: &GroupRecords, desired: &Desired) -> GroupRecords {
+    let frozen = &desired.frozen;
+    let is_unread = |group: &GroupName| {
+        frozen.source
+            || frozen.deletes
+            || frozen.groups.contains_key(group)
+            || frozen.groups_beside_unnamed.is_some()
+    };
+    let kept = recorded.iter().filter(|(group, _)| is_unread(group));
+    kept.map(|(group, record)| (group.clone(), record.clone())).collect()
+}
+
+/// Whether somebody wants the work to stay as it is.
+fn is_suspended(key: &WorkKey, inputs: PlanInputs<'_>) -> bool {
+    let PlanInputs { desired, policy, .. } = inputs;
+    let is_in_git = || desired.works.get(key).is_some_and(|work| work.suspend);
+    desired.suspended.covers(key) || policy.suspensions.of(key).is_some() || is_in_git()
+}
+
+impl GroupView<'_> {
+    /// How far the rollout has come. Updates the record.
+    fn advance(&mut self) -> RolloutProgress {
+        self.retry();
+        let waves = self.waves();
+        let states = self.counted_states();
+        let (first, deadline) = (&self.record.first, self.rollout.rules.deadline);
+        let now = self.inputs.now;
+        let (waves, states, blocked) = (&waves[..], &states, &self.blocked);
+        let mut progress = Rollout { waves, states, blocked, first, deadline, now }.progress();
+        if let Some(breach) = progress.breach.as_ref().filter(|_| self.record.rejected.is_none()) {
+            let wave = waves.get(breach.wave).map(|wave| wave.name.clone()).unwrap_or_default();
+            let clusters = breach.clusters.iter().take(limits::ROLLOUT_CLUSTERS_MAX).cloned();
+            let clusters = clusters.collect();
+            self.record.rejected = Some(RejectedContent { wave, clusters });
+        }
+        let is_restored = self.inputs.plan.policy.restored.is_some();
+        if self.record.rejected.is_some() || is_restored || self.are_members_unknown() {
+            progress.active.retain(|_, active| *active != ActiveCluster::ToApply);
+        }
+        let begins = progress.active.values().any(|active| *active == ActiveCluster::ToApply);
+        if let Some(wave) = progress.wave.and_then(|wave| waves.get(wave)).filter(|_| begins) {
+            let order =
+                |name: Option<&str>| waves.iter().position(|wave| Some(&*wave.name) == name);
+            let begun = order(self.record.begun.as_deref());
+            if begun.is_none_or(|begun| order(Some(&wave.name)).is_some_and(|now| now > begun)) {
+                self.record.begun = Some(wave.name.clone());
+            }
+        }
+        progress
+    }
+
+    /// Continues a rollout that was stopped, if somebody has approved that.
+    fn retry(&mut self) {
+        let retry = self.record.retry(self.group);
+        if self.record.rejected.is_none() || !self.is_approved(&retry) {
+            return;
+        }
+        if let Some(rejected) = self.record.rejected.take() {
+            self.record.excused.extend(rejected.clusters);
+            self.record.retries = self.record.retries.saturating_add(1);
+        }
+    }
+
+    fn is_approved(&self, step: &RolloutApproval) -> bool {
+        let PlanInputs { desired, policy, .. } = self.inputs.plan;
+        [&policy.approved, &desired.approved].iter().any(|all| all.rollouts.contains(step))
+    }
+
+    /// Clusters that had failed before an approved retry do not count again.
+    fn counted_states(&self) -> BTreeMap<ClusterName, ClusterState> {
+        let mut states = self.states.clone();
+        for cluster in &self.record.excused {
+            if let Some(state) = states.get_mut(cluster)
+                && !matches!(state, ClusterState::Succeeded { .. })
+            {
+                *state = ClusterState::Skipped;
+            }
+        }
+        states
+    }
+
+    fn waves(&self) -> Vec<Wave> {
+        let rules = &self.rollout.rules.waves;
+        let begun = rules.iter().position(|wave| Some(&wave.name) == self.record.begun.as_ref());
+        let mut clusters: Vec<BTreeSet<ClusterName>> = vec![BTreeSet::new(); rules.len()];
+        for (cluster, member) in &self.rollout.members {
+            // A cluster without works of the group has nothing to do.
+            if let Some(of_wave) =
+                clusters.get_mut(member.wave).filter(|_| self.takes_part(cluster))
+            {
+                of_wave.insert(cluster.clone());
+            }
+        }
+        let waves = rules.iter().zip(clusters).enumerate();
+        let wave = |(index, (rules, clusters)): (usize, (_, _))| {
+            let rules: &crate::rollout::WaveRules = rules;
+            let is_over = begun.is_some_and(|begun| index < begun);
+            let has_begun = begun.is_some_and(|begun| index <= begun);
+            let approval = self.wave_approval(&rules.name);
+            let needs = rules.needs_approval && !has_begun && !self.is_approved(&approval);
+            let zone = self.inputs.zone;
+            let closed = || window::closed(&[&rules.window], zone, self.inputs.now);
+            let gate = match needs {
+                true => Some(Gate::Approval),
+                false => closed().map(|closed| Gate::Window(closed.until)),
+            };
+            Wave {
+                name: rules.name.clone(),
+                clusters,
+                max_concurrency: rules.max_concurrency,
+                max_failures: rules.max_failures,
+                soak: if is_over { std::time::Duration::ZERO } else { rules.soak },
+                gate,
+            }
+        };
+        waves.map(wave).collect()
+    }
+
+    /// Whether any cluster may be in the group: it may be one of an early wave.
+    fn are_members_unknown(&self) -> bool {
+        let uncertain = self.inputs.plan.desired.frozen.groups.get(self.group);
+        uncertain == Some(&UncertainMembers::Everyone)
+    }
+
+    fn takes_part(&self, cluster: &ClusterName) -> bool {
+        if self.blocked.contains(cluster) {
+            return true;
+        }
+        let member = self.rollout.members.get(cluster);
+        let mut works = member.into_iter().flat_map(|member| &member.works);
+        works.any(|key| !is_suspended(key, self.inputs.plan))
+    }
+
+    fn wave_approval(&self, wave: &str) -> RolloutApproval {
+        let step = RolloutStep::Wave(wave.to_owned());
+        RolloutApproval { group: self.group.clone(), content: self.rollout.content, step }
+    }
+
+    /// The works of clusters that must not get the content now, those included that the content no
+    /// longer has.
+    fn add_waits(&self, progress: &RolloutProgress, waits: &mut RolloutWaits) {
+        let mut causes: BTreeMap<(usize, bool), Arc<RolloutWait>> = BTreeMap::new();
+        for (cluster, member) in &self.rollout.members {
+            let is_waiting = !self.states.contains_key(cluster) && !member.works.is_empty();
+            if !is_waiting || progress.active.contains_key(cluster) {
+                continue;
+            }
+            let wait = causes.entry((member.wave, member.is_blocked));
+            let wait = wait.or_insert_with(|| Arc::new(self.wait(member, progress)));
+            let removed = removed_works(self.group, cluster, self.inputs.plan);
+            for key in member.works.iter().chain(removed) {
+                waits.insert(key.clone(), wait.clone());
+            }
+        }
+    }
+
+    fn wait(&self, member: &RolloutMember, progress: &RolloutProgress) -> RolloutWait {
+        let wave = member.wave;
+        let rules = &self.rollout.rules.waves;
+        let name = |index: usize| rules.get(index).map(|wave| wave.name.clone());
+        let title = name(wave).unwrap_or_default();
+        let approval = self.wave_approval(&title);
+        let needs_approval = rules.get(wave).is_some_and(|wave| wave.needs_approval)
+            && self.record.begun != Some(title.clone())
+            && !self.is_approved(&approval);
+        let cause = match (&self.record.rejected, progress.gate) {
+            _ if self.is_unrecorded => RolloutWaitCause::RecordFull,
+            _ if self.inputs.plan.policy.restored.is_some() => RolloutWaitCause::Restored,
+            _ if member.is_blocked => RolloutWaitCause::Blocked,
+            _ if self.are_members_unknown() => RolloutWaitCause::MembersUnknown,
+            (Some(rejected), _) => RolloutWaitCause::Stopped {
+                wave: rejected.wave.clone(),
+                clusters: rejected.clusters.clone(),
+                retry: self.record.retry(self.group),
+            },
+            _ if needs_approval => RolloutWaitCause::Approval(approval),
+            (None, Some(Gate::Window(until))) if progress.wave == Some(wave) => {
+                RolloutWaitCause::Window(until)
+            }
+            _ => RolloutWaitCause::Turn {
+                behind: progress.wave.filter(|current| *current < wave).and_then(name),
+            },
+        };
+        RolloutWait::new(self.group.clone(), title, cause, &self.inputs.plan.desired.source)
+    }
+
+    /// What its record takes as text, about.
+    fn record_bytes(&self) -> usize {
+        let lists = [&self.record.excused, &self.record.first];
+        let rejected = self.record.rejected.iter().map(|one| &one.clusters);
+        let names = lists.into_iter().chain(rejected).flatten();
+        let names: usize = names.map(|name| name.as_str().len() + 3).sum();
+        names + self.group.as_str().len() + 300
+    }
+}
+
+/// The works of a group that its cluster has and the group no longer.
+fn removed_works<'a>(
+    group: &GroupName,
+    cluster: &ClusterName,
+    inputs: PlanInputs<'a>,
+) -> impl Iterator<Item = &'a WorkKey> {
+    let PlanInputs { desired, observed, .. } = inputs;
+    let prefix = format!("groups/{group}/");
+    let cluster = cluster.clone();
+    let all = observed.works.range(WorkKey::least_of(&cluster)..);
+    let all = all.take_while(move |(key, _)| key.cluster == cluster);
+    let removed = all.filter(move |(key, work)| {
+        let path = work.path.as_deref();
+        work.is_ours(&desired.source)
+            && !desired.works.contains_key(*key)
+            && path.is_some_and(|path| path.starts_with(&prefix))
+    });
+    removed.map(|(key, _)| key)
+}

@@ -1,0 +1,154 @@
+//! How far one cluster has come with the content of one group.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::model::digest::Digest;
+use crate::model::name::WorkKey;
+use crate::model::status_view::ObjectHealth;
+use crate::plan::PlanInputs;
+use crate::rollout::ClusterState;
+
+/// OCM's agent may report the health of the objects before an update for so long after it has
+/// applied the update: it looks at each object every 10 to 30 seconds, and retries for a minute.
+const HEALTH_DELAY: Duration = Duration::from_secs(120);
+
+/// What the hub shows of the works of a group on one cluster.
+#[derive(Debug, Default)]
+pub(super) struct ClusterView {
+    works: usize,
+    /// Works that are marked with the content.
+    marked: usize,
+    /// Works that have what Git wants.
+    equal: usize,
+    /// The group has had other works, which the cluster still has.
+    has_removed: bool,
+    /// Works that are applied at the generation that the hub has.
+    applied: usize,
+    /// Works whose objects are there.
+    available: usize,
+    /// When gitwork wrote the last of them, as far as known.
+    written: Option<Timestamp>,
+    health: ObjectHealth,
+}
+
+/// Since when a cluster is as it is. A new process reads that from the hub if the agent says when
+/// it applied each generation, as gitwork's and OCM's since 1.2 do; else it begins the times again.
+#[derive(Debug, Default)]
+pub(super) struct ClusterTimes {
+    content: Option<Digest>,
+    /// Since when it has the content.
+    started: Timestamp,
+    /// Since when all of it is applied.
+    applied: Option<Timestamp>,
+    /// Since when objects of it fail.
+    failed: Option<Timestamp>,
+    /// Until when its health does not count.
+    counts_at: Option<Timestamp>,
+}
+
+impl ClusterView {
+    pub fn of<'a>(
+        works: impl Iterator<Item = &'a WorkKey>,
+        content: Digest,
+        has_removed: bool,
+        inputs: PlanInputs<'_>,
+    ) -> Self {
+        let PlanInputs { desired, observed, .. } = inputs;
+        let mut view = Self { has_removed, ..Self::default() };
+        for (key, work) in works.filter_map(|key| Some((key, desired.works.get(key)?))) {
+            view.works += 1;
+            let there = observed.works.get(key);
+            let Some(there) = there.filter(|there| there.is_ours(&desired.source)) else {
+                continue;
+            };
+            let (agent, generation) = (&there.agent, there.generation);
+            view.marked += usize::from(there.group_content == Some(content));
+            view.equal += usize::from(observed.has_content(there, work.body.digest));
+            view.applied += usize::from(agent.has_applied(generation));
+            view.available += usize::from(agent.is_available(generation) || agent.complete);
+            view.written = view.written.max(there.written_at);
+            view.health.add(&there.status.health);
+        }
+        view
+    }
+
+    /// Whether the cluster has nothing of the content, and is to get some.
+    pub fn is_waiting(&self) -> bool {
+        self.marked == 0 && (self.equal < self.works || (self.works > 0 && self.has_removed))
+    }
+
+    /// Since when the cluster has the content, if a new process can know that.
+    fn started(&self, now: Timestamp) -> Timestamp {
+        self.written.map_or(now, |written| written.min(now))
+    }
+
+    /// Since when the content is applied. What an agent says of a time before the last write is
+    /// about an earlier content.
+    fn applied_since(&self, now: Timestamp) -> Timestamp {
+        let known = self.written.zip(self.health.applied);
+        let known = known.filter(|(written, applied)| applied >= written);
+        known.map_or(now, |(_, applied)| applied.min(now))
+    }
+}
+
+impl ClusterTimes {
+    /// The state of a cluster that has some of the content.
+    pub fn state(
+        &mut self,
+        view: &ClusterView,
+        content: Digest,
+        is_offline: bool,
+        now: Timestamp,
+    ) -> ClusterState {
+        if self.content != Some(content) {
+            let started = view.started(now);
+            *self = Self { content: Some(content), started, ..Self::default() };
+        }
+        self.counts_at = None;
+        let since = self.started;
+        let progressing = match is_offline {
+            true => ClusterState::Offline { since },
+            false => ClusterState::Progressing { since },
+        };
+        if view.works == 0 {
+            return ClusterState::Skipped;
+        }
+        let is_applied = view.equal == view.works && view.applied == view.works;
+        if !is_applied {
+            (self.applied, self.failed) = (None, None);
+            return progressing;
+        }
+        let applied = *self.applied.get_or_insert_with(|| view.applied_since(now));
+        let counts_at = match view.health.is_reported {
+            true => later(applied, HEALTH_DELAY),
+            false => applied,
+        };
+        if now < counts_at {
+            self.counts_at = Some(counts_at);
+            return progressing;
+        }
+        if view.health.is_degraded {
+            let since = *self.failed.get_or_insert(now);
+            return if is_offline { progressing } else { ClusterState::Failed { since } };
+        }
+        self.failed = None;
+        if view.health.is_progressing || view.available < view.works {
+            return progressing;
+        }
+        // A clock of the cluster that is ahead must not make the soak endless.
+        let healthy = view.health.since.map_or(applied, |since| since.min(now));
+        ClusterState::Succeeded { since: healthy.max(counts_at) }
+    }
+
+    /// When its health counts, if that is later than now.
+    pub fn recheck(&self, now: Timestamp) -> Option<Timestamp> {
+        self.counts_at.filter(|at| *at > now)
+    }
+}
+
+fn later(at: Timestamp, by: Duration) -> Timestamp {
+    let by = SignedDuration::try_from(by).ok();
+    by.and_then(|by| at.checked_add(by).ok()).unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,151 @@
+//! Rollouts on a real hub: waves, approvals, failures and restarts. The test plays the agents.
+
+use std::time::Duration;
+
+use gitwork_core::model::approval::{Approval, RolloutApproval, RolloutStep};
+use gitwork_core::model::digest::Digest;
+use gitwork_core::model::name::GroupName;
+use gitwork_core::model::work::ANNOTATION_GROUP_CONTENT;
+use gitwork_core::plan::rollouts::GroupRecord;
+use gitwork_hub::{Hub, KubeHub};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use super::fixture::{Running, Sync, annotation, config_map, value_of};
+use crate::deploy;
+use crate::harness::eventually;
+
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// The agent of a cluster reports this of the work's generation.
+async fn report(sync: &Sync, cluster: usize, applied: &str) {
+    let generation = sync.until_there(cluster, "web").await.metadata.generation;
+    let condition = |kind: &str, status: &str| {
+        json!({
+            "type": kind, "status": status, "observedGeneration": generation, "reason": "X",
+            "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+        })
+    };
+    let conditions = [condition("Applied", applied), condition("Available", "True")];
+    let patch = Patch::Merge(json!({"status": {"conditions": conditions}}));
+    sync.works(cluster).patch_status("web", &PatchParams::default(), &patch).await.unwrap();
+}
+
+/// Waits until the engine has planned with all that the hub says now: an edit of the work `marker`
+/// is put back.
+async fn until_planned(sync: &Sync) {
+    sync.edit(0, "marker", json!({"spec": {"workload": {"manifests": []}}})).await;
+    sync.until_value(0, "marker", "marker").await;
+}
+
+/// The values of `web` on all clusters; none where it is not there.
+async fn values(sync: &Sync) -> Vec<Option<String>> {
+    let mut all = Vec::new();
+    for cluster in 0..sync.clusters.len() {
+        let work = sync.works(cluster).get_opt("web").await.unwrap();
+        all.push(work.as_ref().and_then(value_of));
+    }
+    all
+}
+
+/// Commits this version of the group's only work.
+fn commit(sync: &Sync, version: &str) {
+    let [first, second, third] = &sync.clusters[..] else { panic!("three clusters") };
+    let group = format!(
+        "clusters: [{first}, {second}, {third}]\nrollout:\n  progressDeadline: 2s\n  waves:\n  - \
+         {{name: lab, clusters: [{first}]}}\n  - {{name: town, clusters: [{second}], approval: \
+         required}}\n"
+    );
+    let marker = (sync.path(0, "marker/cm.yaml"), config_map("marker", "marker"));
+    let web = config_map("web", version);
+    let files = [
+        ("groups/edge/group.yaml", Some(group.as_str())),
+        ("groups/edge/web/cm.yaml", Some(web.as_str())),
+        (marker.0.as_str(), Some(marker.1.as_str())),
+    ];
+    sync.repo.commit("main", &files);
+}
+
+/// Approves the wave `town` of the content that the first cluster has, in Git.
+async fn approve(sync: &Sync) {
+    let work = sync.until_there(0, "web").await;
+    let content = Digest::parse(annotation(&work, ANNOTATION_GROUP_CONTENT).unwrap()).unwrap();
+    let (group, step) = (GroupName::parse("edge").unwrap(), RolloutStep::Wave("town".into()));
+    let step = RolloutApproval { group, content, step };
+    let approval = Approval::Rollout { source: sync.id.clone(), step };
+    let (path, text) = (format!("approvals/{}", approval.hash()), approval.text());
+    sync.repo.commit("main", &[(path.as_str(), Some(text.as_str()))]);
+}
+
+async fn record(sync: &Sync) -> Option<GroupRecord> {
+    let hub = KubeHub::new(sync.hub.client());
+    let record = hub.record(&sync.id).await.unwrap()?.record;
+    record.rollouts.into_values().next()
+}
+
+/// The first content is on all clusters.
+async fn roll_out(sync: &Sync) -> Running {
+    commit(sync, "one");
+    let running = sync.start();
+    sync.until_value(0, "web", "one").await;
+    sync.until_there(0, "marker").await;
+    until_planned(sync).await;
+    assert_eq!(values(sync).await, [Some("one".into()), None, None]);
+    report(sync, 0, "True").await;
+    until_planned(sync).await;
+    assert_eq!(values(sync).await[1], None, "nobody has approved it");
+    // What has begun and ended is known after a restart.
+    running.stop().await;
+    let running = sync.start();
+    until_planned(sync).await;
+    assert_eq!(values(sync).await[1], None);
+    approve(sync).await;
+    running.hint();
+    sync.until_value(1, "web", "one").await;
+    until_planned(sync).await;
+    assert_eq!(values(sync).await[2], None);
+    report(sync, 1, "True").await;
+    sync.until_value(2, "web", "one").await;
+    report(sync, 2, "True").await;
+    running
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waves_wait_for_each_other_and_a_failure_stops_them_over_a_restart() {
+    // Its namespace has the record.
+    deploy::installed().await;
+    let sync = Sync::new(3).await;
+    let running = roll_out(&sync).await;
+    commit(&sync, "two");
+    running.hint();
+    sync.until_value(0, "web", "two").await;
+    report(&sync, 0, "False").await;
+    eventually("the content is rejected", DEADLINE, || async {
+        match record(&sync).await.and_then(|record| record.rejected) {
+            Some(rejected) if rejected.clusters.len() == 1 => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await
+    .unwrap();
+    running.stop().await;
+    report(&sync, 0, "True").await;
+    approve(&sync).await;
+    let running = sync.start();
+    until_planned(&sync).await;
+    let one = Some("one".to_owned());
+    assert_eq!(values(&sync).await, [Some("two".into()), one.clone(), one.clone()]);
+    // The fix goes out at once, by the same waves.
+    commit(&sync, "three");
+    running.hint();
+    sync.until_value(0, "web", "three").await;
+    report(&sync, 0, "True").await;
+    until_planned(&sync).await;
+    assert_eq!(values(&sync).await[1], one);
+    approve(&sync).await;
+    running.hint();
+    sync.until_value(1, "web", "three").await;
+    report(&sync, 1, "True").await;
+    sync.until_value(2, "web", "three").await;
+    running.stop().await;
+}
