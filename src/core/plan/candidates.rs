@@ -47,12 +47,13 @@ type Decision = (Option<Effect>, Reason);
 
 /// The works of this source that the hub has and Git does not, and whose history in Git the plan
 /// needs, each with its folder: the one that the hub names, or else the default one for the name.
-/// Frozen works and works that are being deleted are left out.
+/// Those that are being deleted are among them: what they depend on waits until they are gone.
+/// Frozen works are left out.
 pub fn removed_candidates(desired: &Desired, observed: &Observed) -> Vec<(WorkKey, RepoPath)> {
     let removed = observed
         .works
         .values()
-        .filter(|work| is_removed(work, desired) && !work.deleting && !is_unknown(work, desired));
+        .filter(|work| is_removed(work, desired) && !is_unknown(work, desired));
     let folder = |work: &ObservedWork| {
         let WorkKey { cluster, work: name } = &work.key;
         path_on_hub(work).unwrap_or_else(|| layout::cluster_path(cluster).join(name.as_str()))

@@ -285,9 +285,7 @@ impl GroupView<'_> {
         let wave = |(index, (rules, clusters)): (usize, (_, _))| {
             let rules: &crate::rollout::WaveRules = rules;
             let is_over = begun.is_some_and(|begun| index < begun);
-            let has_begun = begun.is_some_and(|begun| index <= begun);
-            let approval = self.wave_approval(&rules.name);
-            let needs = rules.needs_approval && !has_begun && !self.is_approved(&approval);
+            let needs = self.needs_approval(index);
             let zone = self.inputs.zone;
             let closed = || window::closed(&[&rules.window], zone, self.inputs.now);
             let gate = match needs {
@@ -304,6 +302,20 @@ impl GroupView<'_> {
             }
         };
         waves.map(wave).collect()
+    }
+
+    /// Whether somebody has to approve the wave before further clusters get the content. A wave
+    /// that was empty so far has not begun, even if later ones have.
+    fn needs_approval(&self, index: usize) -> bool {
+        let Some(rules) = self.rollout.rules.waves.get(index) else { return false };
+        let has_content = || {
+            let mut members = self.rollout.members.iter().filter(|(_, it)| it.wave == index);
+            members.any(|(cluster, _)| self.states.contains_key(cluster))
+        };
+        let waves = &self.rollout.rules.waves;
+        let begun = waves.iter().position(|wave| Some(&wave.name) == self.record.begun.as_ref());
+        let has_begun = || begun.is_some_and(|begun| index <= begun) && has_content();
+        rules.needs_approval && !has_begun() && !self.is_approved(&self.wave_approval(&rules.name))
     }
 
     /// Whether any cluster may be in the group: it may be one of an early wave.
@@ -350,9 +362,7 @@ impl GroupView<'_> {
         let name = |index: usize| rules.get(index).map(|wave| wave.name.clone());
         let title = name(wave).unwrap_or_default();
         let approval = self.wave_approval(&title);
-        let needs_approval = rules.get(wave).is_some_and(|wave| wave.needs_approval)
-            && self.record.begun != Some(title.clone())
-            && !self.is_approved(&approval);
+        let needs_approval = self.needs_approval(wave);
         let cause = match (&self.record.rejected, progress.gate) {
             _ if self.is_unrecorded => RolloutWaitCause::RecordFull,
             _ if self.inputs.plan.policy.restored.is_some() => RolloutWaitCause::Restored,

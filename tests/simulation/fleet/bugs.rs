@@ -4,10 +4,11 @@
 use std::collections::BTreeSet;
 
 use gitwork_core::config::Budgets;
+use gitwork_core::config::rollout::Threshold;
 use gitwork_core::config::window::ChangeWindows;
-use gitwork_core::model::approval::Target;
+use gitwork_core::model::approval::{RolloutApproval, Target};
 use gitwork_core::model::manifest::Identity;
-use gitwork_core::model::name::WorkKey;
+use gitwork_core::model::name::{ClusterName, WorkKey};
 use gitwork_core::plan::Effect;
 use gitwork_core::plan::directives::Directives;
 use gitwork_core::plan::observed::ObservedWork;
@@ -57,10 +58,16 @@ pub enum Bug {
     StaleLabelsListed,
     ValuesOfOtherCluster,
     DependentBeforeDependency,
+    HealthOfOldGeneration,
+    SoakFromWrongTime,
+    SlotFreedTwice,
+    BreachForgotten,
+    ApprovalOfOtherContent,
+    UntestedContentForJoining,
 }
 
 /// Every planted bug, with its row in `docs/simulation.md`.
-pub const ALL: [(Bug, &str); 36] = [
+pub const ALL: [(Bug, &str); 42] = [
     (
         Bug::PreconditionDropped,
         "a write carries the current version on the hub, not the planned one",
@@ -125,6 +132,15 @@ pub const ALL: [(Bug, &str); 36] = [
          cluster in its key",
     ),
     (Bug::DependentBeforeDependency, "`dependsOn` does not count"),
+    (
+        Bug::HealthOfOldGeneration,
+        "what the agent says of an older generation counts as the health of a new content",
+    ),
+    (Bug::SoakFromWrongTime, "the soak of a wave counts from the start of the rollout"),
+    (Bug::SlotFreedTwice, "a cluster frees its place for two others"),
+    (Bug::BreachForgotten, "after a restart, a content that failed is rolled out further"),
+    (Bug::ApprovalOfOtherContent, "an approved wave is approved for every content"),
+    (Bug::UntestedContentForJoining, "a cluster that joins a group gets the content at once"),
 ];
 
 impl Bug {
@@ -162,6 +178,42 @@ impl Bug {
                 desired.works.values_mut().for_each(|work| work.suspend = false);
             }
             _ => desired.rules.budgets = self.spoil_budgets(&desired.rules.budgets),
+        }
+    }
+
+    /// Changes the rollouts of groups. `joined`: the clusters that are new in the labelled group.
+    /// `approved`: what operators approved.
+    pub fn spoil_rollouts(
+        self,
+        desired: &mut Desired,
+        joined: &BTreeSet<ClusterName>,
+        approved: &BTreeSet<RolloutApproval>,
+    ) {
+        for (name, rollout) in &mut desired.rollouts {
+            let rollout = std::sync::Arc::make_mut(rollout);
+            let mut rules = (*rollout.rules).clone();
+            match self {
+                Self::SoakFromWrongTime => {
+                    rules.waves.iter_mut().for_each(|wave| wave.soak = std::time::Duration::ZERO);
+                }
+                Self::SlotFreedTwice => {
+                    let waves = rules.waves.iter_mut().filter(|it| it.max_concurrency.is_some());
+                    waves.for_each(|wave| wave.max_concurrency = Some(Threshold::Count(2)));
+                }
+                Self::UntestedContentForJoining => {
+                    let members = rollout.members.iter_mut();
+                    let members = members.filter(|(cluster, _)| joined.contains(*cluster));
+                    members.for_each(|(_, member)| member.wave = 0);
+                }
+                Self::ApprovalOfOtherContent => {
+                    let of_group = approved.iter().filter(|approval| approval.group == *name);
+                    let content = rollout.content;
+                    let moved = of_group.map(|it| RolloutApproval { content, ..it.clone() });
+                    desired.approved.rollouts.extend(moved);
+                }
+                _ => return,
+            }
+            rollout.rules = rules.into();
         }
     }
 
@@ -249,6 +301,10 @@ impl Bug {
                 work.adopt = work.adopt.as_ref().map(|_| SOURCE.into());
             }
             Self::EmptyWorkWaitsForAgent => work.agent.is_empty = false,
+            Self::HealthOfOldGeneration => {
+                let known = work.agent.applied_generation.map(|_| work.generation);
+                (work.agent.applied_generation, work.agent.available_generation) = (known, known);
+            }
             Self::LeavingObjectsIgnored => work.left = Box::default(),
             Self::UnchangedWorkWritten => work.digest.0[0] ^= 1,
             _ => {}

@@ -454,7 +454,11 @@ impl Hub for Connection {
     ) -> BoxFuture<'a, Result<Option<StoredRecord>, HubError>> {
         Box::pin(async move {
             self.request().await?;
-            let found = self.hub.record(source).await;
+            let mut found = self.hub.record(source).await;
+            if let (Some(Bug::BreachForgotten), Ok(Some(stored))) = (self.bug, &mut found) {
+                let groups = stored.record.rollouts.values_mut();
+                groups.for_each(|group| group.rejected = None);
+            }
             self.respond(found).await
         })
     }
@@ -471,6 +475,9 @@ impl Hub for Connection {
             connection.request().await?;
             let written = connection.hub.set_record(&source, &record, before.as_ref()).await;
             connection.checker.trace(|| format!("record: {record:?}: {}", written.is_ok()));
+            if written.is_ok() {
+                connection.checker.observe_record(&record);
+            }
             connection.respond(written).await
         })
     }

@@ -95,7 +95,10 @@ impl World {
 
     pub(super) fn stop_faults(&mut self) {
         self.checker.trace(|| "all faults stop".into());
-        self.machine_clock.set_to_noon();
+        // A clock that is set forward ends the soak of a wave.
+        if !self.has_rollouts() {
+            self.machine_clock.set_to_noon();
+        }
         self.git.drop_unsigned();
         self.fault_rates = FaultRates::default();
         self.election.stop_faults();

@@ -114,8 +114,9 @@ impl World {
         let id = SourceId::parse(SOURCE).unwrap();
         let mut random = fastrand::Rng::with_seed(seed);
         let (git, hub) = (Git::new(&id), SimulatedHub::new(&CLUSTERS, seed));
-        let groups =
-            seeds::has_groups(seed).then(|| Groups::new(&mut fastrand::Rng::with_seed(!seed), bug));
+        let has_rollouts = seeds::has_rollouts(seed);
+        let groups = seeds::has_groups(seed)
+            .then(|| Groups::new(&mut fastrand::Rng::with_seed(!seed), has_rollouts, bug));
         let budgets = budgets(seed, &mut random);
         let machine_clock = MachineClock::new(random.i64(0..24));
         let has_hours = groups.is_none() && random.u8(..4) == 0;

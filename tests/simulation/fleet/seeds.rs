@@ -21,6 +21,11 @@ pub fn has_groups(seed: u64) -> bool {
     seed % 8 == 5 && FOUND.iter().take(WITHOUT_GROUPS).all(|(found, _)| *found != seed)
 }
 
+/// Whether changes of the groups of this world reach clusters in waves.
+pub fn has_rollouts(seed: u64) -> bool {
+    seed % 16 == 13 && has_groups(seed)
+}
+
 /// Whether the operator of this world has budgets for some of the clusters. Seeds that failed
 /// before have none.
 pub fn has_cluster_budgets(seed: u64) -> bool {
@@ -28,7 +33,7 @@ pub fn has_cluster_budgets(seed: u64) -> bool {
 }
 
 /// Each seed, and the bug that it found.
-pub const FOUND: [(u64, &str); 65] = [
+pub const FOUND: [(u64, &str); 66] = [
     (1, "an overdue retry woke the loop without end while the record was not known"),
     (4, "as seed 1, while the ancestry of the head was not known"),
     (30, "the time to read history again stayed in the past, and woke the loop without end"),
@@ -195,5 +200,10 @@ pub const FOUND: [(u64, &str); 65] = [
         26456,
         "a work went on writing an object that its new work wrote, until the agent of a third one \
          had given it up",
+    ),
+    (
+        26341,
+        "a work was deleted while one that had depended on it was being deleted, as a new process \
+         did not know of what that one depended on",
     ),
 ];

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use gitwork_core::config::Budgets;
 use gitwork_core::model::approval::{Approval, Approved, Target};
+use gitwork_core::model::digest::Digest;
 use gitwork_core::model::manifest::Identity;
 use gitwork_core::model::name::{CommitId, SourceId, WorkKey};
 use gitwork_core::model::work::WorkBody;
 use gitwork_core::plan::Effect;
 use gitwork_core::plan::observed::ObservedWork;
+use gitwork_core::plan::record::Record;
 use gitwork_hub::HubError;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -208,6 +210,20 @@ impl Checker {
         self.lock().violation.clone()
     }
 
+    /// An operator approves a wave of this content.
+    pub fn approve_rollout(&self, content: Digest) {
+        if let Some(groups) = &self.groups {
+            groups.with_rollouts(|rollouts| rollouts.approve(content));
+        }
+    }
+
+    /// Gitwork writes a record of the source.
+    pub fn observe_record(&self, record: &Record) {
+        if let Some(groups) = &self.groups {
+            groups.with_rollouts(|rollouts| rollouts.observe_record(record));
+        }
+    }
+
     pub fn take_trace(&self) -> Vec<String> {
         self.lock().trace.take().unwrap_or_default()
     }
@@ -325,7 +341,7 @@ impl Checker {
         let (was, is) = (before.unwrap_or(&Value::Null), after.unwrap_or(&Value::Null));
         let recent = recent_commits(write.reads, &self.operator.clock);
         if let Some(groups) = &self.groups {
-            return groups.judge(key, effect, after, &recent);
+            return groups.judge(write, after, &recent);
         }
         let is_free = self.is_approved(key, effect, was)
             || self.is_removal_approved(key, was, &recent)

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gitwork_core::model::approval::Approval;
 use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
 
 use super::bugs::Bug;
@@ -42,6 +43,9 @@ pub const WORKS: [&str; 3] = [BASE, DEPENDENT, PLACED[0]];
 /// The waits at the end: the grace period, retries of up to 15 minutes, and the agents, which a
 /// dependent work waits for.
 const CONVERGENCE_WAITS: [u64; 12] = [60, 120, 300, 400, 450, 60, 60, 60, 60, 60, 60, 60];
+/// The steps of the last rollout: a work and one that depends on it on one cluster after the other,
+/// with the soak and the approval between them.
+const ROLLOUT_STEPS: usize = 20;
 /// After convergence nothing may be written for this long.
 const QUIET_TIME: Duration = Duration::from_secs(700);
 
@@ -58,7 +62,7 @@ pub struct Groups {
 }
 
 impl Groups {
-    pub fn new(random: &mut fastrand::Rng, bug: Option<Bug>) -> Self {
+    pub fn new(random: &mut fastrand::Rng, has_rollouts: bool, bug: Option<Bug>) -> Self {
         let mut facts = HubFacts::default();
         for cluster in CLUSTERS {
             let site = format!("{cluster}-0");
@@ -69,6 +73,9 @@ impl Groups {
         facts.decide(&any_clusters(random));
         facts.report();
         let repository = GroupRepository::default();
+        if has_rollouts {
+            repository.use_rollouts();
+        }
         repository.push(Texts::new());
         Self { repository, facts: FactsOnHub::new(facts, bug), count: 0 }
     }
@@ -112,7 +119,29 @@ impl World {
             92..96 => self.cut_connections(),
             _ => self.fail_group_objects(),
         }
+        if self.has_rollouts() {
+            // Rollouts wait for agents and for operators.
+            match self.random.u8(..4) {
+                0 => {}
+                1 => self.approve_wave(),
+                _ => self.settle(),
+            }
+        }
         true
+    }
+
+    pub(super) fn has_rollouts(&self) -> bool {
+        self.groups.as_ref().is_some_and(|groups| groups.repository.has_rollouts())
+    }
+
+    /// An operator approves a wave for the content that Git has.
+    fn approve_wave(&mut self) {
+        let Some(groups) = &self.groups else { return };
+        let Some(step) = groups.repository.approve() else { return };
+        self.checker.trace(|| format!("approved: {step:?}"));
+        self.checker.approve_rollout(step.content);
+        let approval = Approval::Rollout { source: self.id.clone(), step };
+        self.hub.lock().approved.add(&self.id, approval);
     }
 
     fn commit_to_groups(&mut self) {
@@ -218,6 +247,7 @@ impl World {
             self.settle();
             self.wait(Duration::from_secs(seconds)).await;
         }
+        self.converge_rollouts().await;
         let writes = self.hub.writes();
         self.wait(QUIET_TIME).await;
         if self.hub.writes() != writes {
@@ -229,6 +259,23 @@ impl World {
         self.wait(Duration::from_secs(200)).await;
         if self.hub.writes() != writes {
             self.checker.fail(|| "a restart costs writes".into());
+        }
+    }
+
+    /// A last content reaches all clusters, whatever became of the one before.
+    async fn converge_rollouts(&mut self) {
+        if !self.has_rollouts() {
+            return;
+        }
+        let Some(groups) = &mut self.groups else { return };
+        let number = groups.next();
+        let texts = WORKS.map(|work| (work, format!("text {number} of {work}")));
+        groups.repository.push(texts.into());
+        self.processes.iter().for_each(Process::hint);
+        for _ in 0..ROLLOUT_STEPS {
+            self.wait(Duration::from_secs(60)).await;
+            self.approve_wave();
+            self.settle();
         }
     }
 

@@ -5,8 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use gitwork_core::model::approval::{RolloutApproval, RolloutStep};
+use gitwork_core::model::digest::Digest;
 use gitwork_core::model::facts::Facts;
-use gitwork_core::model::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey};
+use gitwork_core::model::name::{
+    ClusterName, CommitId, GroupName, ObjectId, RepoPath, SourceId, WorkKey,
+};
 use gitwork_core::model::snapshot::{ObjectError, Snapshot};
 use gitwork_core::plan::added_works::AddedWorks;
 use gitwork_core::plan::folder_removal::FolderRemoval;
@@ -15,7 +19,7 @@ use gitwork_core::render::desired::Desired;
 use gitwork_core::render::renderer::Renderer;
 use gitwork_daemon::reader::SourceReader;
 use gitwork_source::{SourceReadError, SourceState, Spent, StateFileError};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{BASE, DEPENDENT, GROUPS, NAMESPACE, PLACEMENT, ROLE, SITE};
@@ -23,6 +27,16 @@ use crate::memory_repository::{File, MemoryObjects};
 use crate::simulation::fleet::bugs::Bug;
 use crate::simulation::fleet::git::ReadLog;
 use crate::simulation::git_work::manifest;
+use crate::simulation::world::CLUSTERS;
+
+/// The waves of the labelled group, of one cluster each. The last wave has the other clusters.
+pub const WAVES: [&str; 2] = ["first", APPROVED_WAVE];
+/// The wave that needs an approval.
+pub const APPROVED_WAVE: &str = "second";
+/// How long the cluster of the first wave has to be healthy.
+pub const SOAK: Duration = Duration::from_secs(60);
+/// How long a cluster may take in some of the worlds, in minutes.
+const DEADLINE_MINUTES: u32 = 20;
 
 /// The text of each work in Git.
 pub type Texts = BTreeMap<&'static str, String>;
@@ -41,6 +55,14 @@ struct State {
     away: bool,
     /// The record generation that gitwork's machine stores.
     generation: Arc<AtomicU64>,
+    /// Whether changes reach the clusters in waves.
+    has_rollouts: bool,
+    /// The content of the labelled group at the commit that was rendered last.
+    content: Option<Digest>,
+    /// The clusters that were in the labelled group when it was rendered last.
+    members: BTreeSet<ClusterName>,
+    /// What operators approved.
+    approved: BTreeSet<RolloutApproval>,
 }
 
 /// The repository. Clones share their state.
@@ -67,9 +89,25 @@ fn folder(group: &str, work: &str) -> RepoPath {
     RepoPath::parse(&format!("groups/{group}/{work}")).unwrap()
 }
 
-fn files(texts: &Texts) -> BTreeMap<String, File> {
-    let selector = json!({"selector": {"labelSelector": {"matchLabels": {ROLE: ROLE}}}});
-    let placement = json!({"placement": {"name": PLACEMENT, "namespace": NAMESPACE}});
+/// `rollout` of both groups.
+fn rollouts() -> [Value; 2] {
+    let deadline = format!("{DEADLINE_MINUTES}m");
+    let [first, second] = WAVES;
+    let first = json!({"name": first, "clusters": [CLUSTERS[0]], "soak": "60s"});
+    let second = json!({"name": second, "clusters": [CLUSTERS[1]], "approval": "required"});
+    let progressive = json!({"maxConcurrency": 1, "progressDeadline": "5m"});
+    [
+        json!({"waves": [first, second], "progressDeadline": deadline}),
+        json!({"type": "Progressive", "progressive": progressive}),
+    ]
+}
+
+fn files(texts: &Texts, has_rollouts: bool) -> BTreeMap<String, File> {
+    let mut selector = json!({"selector": {"labelSelector": {"matchLabels": {ROLE: ROLE}}}});
+    let mut placement = json!({"placement": {"name": PLACEMENT, "namespace": NAMESPACE}});
+    if has_rollouts {
+        [selector["rollout"], placement["rollout"]] = rollouts();
+    }
     let mut files = BTreeMap::from([("README.md".to_owned(), File::from("The fleet."))]);
     let mut add = |path: String, text: String| files.insert(path, File::from(text.as_str()));
     for ((group, works), file) in GROUPS.into_iter().zip([selector, placement]) {
@@ -97,7 +135,8 @@ impl GroupRepository {
     /// Adds a commit to the branch.
     pub fn push(&self, texts: Texts) {
         let mut state = self.lock();
-        let root = state.objects.add(&files(&texts));
+        let files = files(&texts, state.has_rollouts);
+        let root = state.objects.add(&files);
         state.commits.push(Commit { texts, root });
     }
 
@@ -109,6 +148,25 @@ impl GroupRepository {
     /// The works of the branch.
     pub fn head(&self) -> Texts {
         self.lock().commits.last().map(|commit| commit.texts.clone()).unwrap_or_default()
+    }
+
+    /// Changes reach the clusters in waves from now on.
+    pub fn use_rollouts(&self) {
+        self.lock().has_rollouts = true;
+    }
+
+    pub fn has_rollouts(&self) -> bool {
+        self.lock().has_rollouts
+    }
+
+    /// An operator approves [`APPROVED_WAVE`] for what was rendered last.
+    pub fn approve(&self) -> Option<RolloutApproval> {
+        let mut state = self.lock();
+        let (group, step) = (GroupName::parse(GROUPS[0].0).unwrap(), APPROVED_WAVE.to_owned());
+        let step = RolloutStep::Wave(step);
+        let approval = RolloutApproval { group, content: state.content?, step };
+        state.approved.insert(approval.clone());
+        Some(approval)
     }
 
     pub fn set_away(&self, away: bool) {
@@ -157,7 +215,7 @@ fn mix_values(desired: &mut Desired) {
 impl GroupSource {
     fn render(&mut self) -> Result<SourceState, SourceReadError> {
         let repository = self.repository.clone();
-        let state = repository.lock();
+        let mut state = repository.lock();
         let head = state.commits.len() - 1;
         let (id, root, objects) = (commit_id(head), state.commits[head].root, &state.objects);
         if state.away {
@@ -170,6 +228,15 @@ impl GroupSource {
                 desired.works.values_mut().for_each(|work| work.depends_on = Default::default());
             }
             _ => {}
+        }
+        let group = GroupName::parse(GROUPS[0].0).unwrap();
+        if let Some(rollout) = desired.rollouts.get(&group) {
+            let members: BTreeSet<ClusterName> = rollout.members.keys().cloned().collect();
+            let joined: BTreeSet<ClusterName> = members.difference(&state.members).cloned().collect();
+            (state.content, state.members) = (Some(rollout.content), members);
+            if let Some(bug) = self.bug {
+                bug.spoil_rollouts(&mut desired, &joined, &state.approved);
+            }
         }
         self.reads.lock().unwrap().push((Instant::now(), head));
         Ok(SourceState {

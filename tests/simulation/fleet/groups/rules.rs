@@ -11,12 +11,16 @@ use gitwork_core::plan::Effect;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use self::rollouts::RolloutHistory;
 use super::hub_facts::{FactsOnHub, HubFacts};
 use super::repository::{GroupRepository, Texts, text_on};
 use super::{BASE, DEPENDENT, LABELLED, PLACED};
+use crate::simulation::fleet::check::Write;
 use crate::simulation::hub::generation;
 use crate::simulation::key;
 use crate::simulation::moves::manifests;
+
+mod rollouts;
 
 /// The largest age of a process's picture of the hub, its writes in flight included: the longest
 /// cut, and slow requests, events and reads.
@@ -34,8 +38,18 @@ const STEP: Duration = Duration::from_secs(5);
 struct Seen {
     /// Since when it is there; `None` if it is not.
     there_since: Option<Instant>,
-    /// The texts with which it was applied and available, and until when; `None`: it still is.
-    ready: BTreeMap<String, Option<Instant>>,
+    /// Its text.
+    text: Option<String>,
+    /// The texts with which it was applied and available.
+    ready: BTreeMap<String, Ready>,
+}
+
+/// A time in which a work was applied and available. Short interruptions may pass unseen.
+#[derive(Debug, Clone, Copy)]
+struct Ready {
+    since: Instant,
+    /// `None`: it still is.
+    until: Option<Instant>,
 }
 
 /// The rules of one source.
@@ -44,6 +58,8 @@ pub struct GroupRules {
     facts: FactsOnHub,
     start: Instant,
     seen: Mutex<BTreeMap<WorkKey, Seen>>,
+    /// `None` if changes reach all clusters at once.
+    rollouts: Option<Mutex<RolloutHistory>>,
 }
 
 /// The text of a work's manifest.
@@ -66,17 +82,29 @@ pub fn is_ready(work: &Value) -> bool {
 
 /// Whether the cluster has the works of the group, by what the hub says.
 pub fn is_member(facts: &HubFacts, work: &str, cluster: &ClusterName) -> bool {
-    facts.site(cluster).is_some()
-        && match work {
-            _ if LABELLED.contains(&work) => facts.is_labelled(cluster),
-            _ => facts.is_placed(cluster),
-        }
+    facts.site(cluster).is_some() && is_listed(facts, work, cluster)
+}
+
+/// Whether its label or the PlacementDecisions make the cluster a member, if it is there.
+fn is_listed(facts: &HubFacts, work: &str, cluster: &ClusterName) -> bool {
+    match work {
+        _ if LABELLED.contains(&work) => facts.is_labelled(cluster),
+        _ => facts.is_placed(cluster),
+    }
 }
 
 impl GroupRules {
     pub fn new(repository: &GroupRepository, facts: &FactsOnHub) -> Self {
+        let rollouts = repository.has_rollouts().then(Mutex::default);
         let (repository, facts) = (repository.clone(), facts.clone());
-        Self { repository, facts, start: Instant::now(), seen: Mutex::default() }
+        Self { repository, facts, start: Instant::now(), seen: Mutex::default(), rollouts }
+    }
+
+    /// Lets the rules change what they know of rollouts.
+    pub fn with_rollouts(&self, change: impl FnOnce(&mut RolloutHistory)) {
+        if let Some(rollouts) = &self.rollouts {
+            change(&mut rollouts.lock().unwrap());
+        }
     }
 
     fn seen(&self) -> MutexGuard<'_, BTreeMap<WorkKey, Seen>> {
@@ -87,16 +115,22 @@ impl GroupRules {
     pub fn observe(&self, key: &WorkKey, work: Option<&Value>) {
         let mut all = self.seen();
         let seen = all.entry(key.clone()).or_default();
-        for until in seen.ready.values_mut() {
-            until.get_or_insert(Instant::now());
+        let now = Instant::now();
+        for ready in seen.ready.values_mut() {
+            ready.until.get_or_insert(now);
         }
+        seen.text = work.and_then(text_of).map(str::to_owned);
         let Some(work) = work else {
             seen.there_since = None;
             return;
         };
-        seen.there_since.get_or_insert(Instant::now());
+        seen.there_since.get_or_insert(now);
         if let Some(text) = text_of(work).filter(|_| is_ready(work)) {
-            seen.ready.insert(text.to_owned(), None);
+            let ready = seen.ready.entry(text.to_owned());
+            let ready = ready.or_insert(Ready { since: now, until: None });
+            if ready.until.take().is_some_and(|until| until.elapsed() > STALENESS) {
+                ready.since = now;
+            }
         }
     }
 
@@ -112,7 +146,8 @@ impl GroupRules {
     /// The texts that the work may have on its cluster now.
     fn wanted_texts(&self, key: &WorkKey, commits: &[Texts]) -> BTreeSet<String> {
         let facts = self.recent_facts();
-        let is_member = |facts: &HubFacts| is_member(facts, key.work.as_str(), &key.cluster);
+        // The ManagedCluster itself is of a watch of its own, too: `sites` is empty without one.
+        let is_member = |facts: &HubFacts| is_listed(facts, key.work.as_str(), &key.cluster);
         if !facts.iter().any(is_member) {
             return BTreeSet::new();
         }
@@ -130,20 +165,27 @@ impl GroupRules {
     /// Judges a write. `commits`: those that its process may write for.
     pub fn judge(
         &self,
-        key: &WorkKey,
-        effect: &Effect,
+        write: &Write<'_>,
         after: Option<&Value>,
         commits: &[usize],
     ) -> Result<(), String> {
         let commits: Vec<Texts> =
             commits.iter().map(|commit| self.repository.texts(*commit)).collect();
+        let Write { key, effect, .. } = *write;
         match effect {
             Effect::Create { .. } => {
                 self.judge_content(key, after, &commits)?;
-                self.judge_order(key, &commits)
+                self.judge_order(key, &commits)?;
+                self.judge_rollout(write, after, &commits)
             }
-            Effect::Update { .. } => self.judge_content(key, after, &commits),
-            Effect::Delete { .. } => self.judge_deletion(key, &commits),
+            Effect::Update { .. } => {
+                self.judge_content(key, after, &commits)?;
+                self.judge_rollout(write, after, &commits)
+            }
+            Effect::Delete { .. } => {
+                self.judge_deletion(key, &commits)?;
+                self.judge_rollout(write, None, &commits)
+            }
             Effect::Adopt { .. } | Effect::SetDeleteOption { .. } | Effect::Release { .. } => {
                 Err("nobody asks for it".into())
             }
@@ -174,8 +216,8 @@ impl GroupRules {
         let wanted = self.wanted_texts(&base, commits);
         let all = self.seen();
         let ready = all.get(&base).into_iter().flat_map(|seen| &seen.ready);
-        let mut recently =
-            ready.filter(|(_, until)| until.is_none_or(|until| until.elapsed() <= STALENESS));
+        let mut recently = ready
+            .filter(|(_, ready)| ready.until.is_none_or(|until| until.elapsed() <= STALENESS));
         match recently.any(|(text, _)| wanted.contains(text)) {
             true => Ok(()),
             false => Err(format!("{base} was not available with one of {wanted:?}")),
