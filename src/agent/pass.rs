@@ -76,7 +76,7 @@ impl WorkReconciler {
             (false, true) => "changed",
             (false, false) => "settled",
         });
-        let wait = self.shared.lock().end_pass(name, input.last_pass, unapplied, &pass_outcome);
+        let wait = self.shared.lock().end_pass(name, input.last_pass, &unapplied, &pass_outcome);
         if let Some(wait) = wait {
             self.shared.queue.add_at(QueueKey::Work(name.clone()), Instant::now() + wait);
         }

@@ -118,7 +118,7 @@ impl AgentState {
         &mut self,
         name: &Arc<str>,
         last_pass: LastPass,
-        unapplied: PendingChanges,
+        unapplied: &PendingChanges,
         pass_outcome: &PassOutcome,
     ) -> Option<Duration> {
         let Some(entry) = self.works.get_mut(name) else {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::ocm::{PlacementGroup, GroupKey, OcmRollout, OcmStrategy};
+use super::ocm::{GroupKey, OcmRollout, OcmStrategy, PlacementGroup};
 use super::state::{ActiveCluster, ActiveClusters, ClusterState};
 use super::waves::{Rollout, Wave};
 use crate::config::rollout::{Amount, DurationText, Threshold};
@@ -57,14 +57,33 @@ const TOLERATED: &str = "a tolerated failure frees its place";
 const CLAMPED: &str = "more failures than clusters are as many as clusters";
 const MANDATORY: &str = "mandatory groups that are done delay no other cluster";
 
+fn v(number: u32, base: Vector, states: &'static str, ocm: Outcome) -> Vector {
+    Vector { number, states, ocm, ..base }
+}
+
+fn late(base: Vector) -> Vector {
+    Vector { deadline: "10s", age: 90, ..base }
+}
+
+fn fails(failures: &'static str, base: Vector) -> Vector {
+    Vector { failures, ..base }
+}
+
+fn g(mandatory: &'static [&'static str], base: Vector) -> Vector {
+    Vector { mandatory, ..base }
+}
+
+fn ours(outcome: Outcome, why: &'static str, base: Vector) -> Vector {
+    Vector { ours: Some((outcome, why)), ..base }
+}
+
 fn vectors() -> Vec<Vector> {
-    let v = |number, base, states, ocm| Vector { number, states, ocm, ..base };
-    let late = |base: Vector| Vector { deadline: "10s", age: 90, ..base };
-    let fails = |failures, base: Vector| Vector { failures, ..base };
+    [vectors_of_one_group(), vectors_of_groups()].concat()
+}
+
+fn vectors_of_one_group() -> Vec<Vector> {
     let one = Vector { concurrency: "1", ..PROGRESSIVE };
     let three = Vector { concurrency: "3", ..PROGRESSIVE };
-    let g = |mandatory, base: Vector| Vector { mandatory, ..base };
-    let ours = |outcome, why, base: Vector| Vector { ours: Some((outcome, why)), ..base };
     let soak = |age| Vector { soak: "60s", age, ..PROGRESSIVE };
     vec![
         v(1, ALL, "c1F c2P c3S c4T c5K", "c1F c2P c6A||"),
@@ -92,6 +111,11 @@ fn vectors() -> Vec<Vector> {
             v(17, three, "c1A c2F c3P", "c1A c2F c3P||b"),
         ),
         v(18, three, "c1F c2A c3P", "c1F c3P||b"),
+    ]
+}
+
+fn vectors_of_groups() -> Vec<Vector> {
+    vec![
         v(19, g(&["g1"], Vector { concurrency: "1", ..GROUPS }), "", "c3A c4A||"),
         v(20, g(&["2", "g1"], GROUPS), "", "c3A c4A||"),
         ours("c4P c5A||", MANDATORY, v(21, g(&["g0"], GROUPS), "c1S c2S c3S c4P", "c4P||")),

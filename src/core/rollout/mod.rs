@@ -14,4 +14,4 @@ mod golden_vectors;
 
 pub use rules::{GroupRollout, RolloutMember, RolloutRules, WaveRules};
 pub use state::{ActiveCluster, ClusterState};
-pub use waves::{WaveBreach, Gate, Rollout, RolloutProgress, Wave};
+pub use waves::{Gate, Rollout, RolloutProgress, Wave, WaveBreach};

@@ -55,6 +55,7 @@ pub enum ActiveCluster {
 }
 
 /// What becomes of a cluster that has the content.
+#[derive(Clone, Copy)]
 pub(super) enum Judged {
     /// It has not got it.
     Waiting,

@@ -6,6 +6,7 @@ use super::{
     Amount, DurationText, GroupProblem, OnFailure, RolloutSettings, RolloutType, StrategySettings,
     Threshold, WaveSettings, pattern_problem,
 };
+use crate::config::window::ChangeWindows;
 use gitwork_api::names::check_label;
 
 /// Passes problems on, with JSON pointers.
@@ -159,7 +160,7 @@ impl WaveSettings {
         }
         problems.amount(&format!("{at}/maxConcurrency"), self.max_concurrency.as_ref(), true);
         problems.wait(&format!("{at}/soak"), self.soak.as_ref());
-        for problem in self.window.iter().flat_map(|window| window.problems()) {
+        for problem in self.window.iter().flat_map(ChangeWindows::problems) {
             problems.add(&format!("{at}/window{}", problem.pointer), problem.message);
         }
     }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::model::approval::{Approval, Approvals};
+use crate::model::diagnostic::Diagnostic;
 use crate::model::name::WorkKey;
 use crate::plan::lint;
 use crate::plan::observed::{AGENT_FINALIZER, Observed, ObservedWork};
@@ -100,7 +101,7 @@ impl World {
     /// Plans, without doing anything.
     fn plan(&mut self) -> Plan {
         let (desired, observed) = (render(&self.files, "[]"), self.observed());
-        let has_errors = desired.diagnostics.iter().any(|one| one.is_error());
+        let has_errors = desired.diagnostics.iter().any(Diagnostic::is_error);
         assert_eq!(has_errors, self.has_errors, "{desired:?}");
         let last_known = LastKnownStates::new();
         let restored = Approval::Restored { source: desired.source.clone(), record_generation: 1 };
@@ -164,9 +165,7 @@ impl World {
             }
             let generation = work["metadata"]["generation"].clone();
             let applied = if report == Report::NotApplied { "False" } else { "True" };
-            let condition = |kind: &str, status: &str| {
-                json!({"type": kind, "status": status, "observedGeneration": generation})
-            };
+            let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "observedGeneration": generation});
             let mut objects = vec![condition("Applied", applied)];
             if let Report::Degraded(since) = report {
                 let mut degraded = condition("Degraded", "True");
@@ -244,6 +243,23 @@ fn an_approval_counts_for_its_content_and_wave_only() {
     world.now += 60;
     assert_eq!(world.pass(), NOTHING);
     assert!(world.reason("b").contains("which nobody has approved"));
+}
+
+#[test]
+fn a_wave_that_was_empty_needs_its_approval_when_a_cluster_joins() {
+    let of = |members: &str| WAVES.replace("[a, b, c, d, e]", members);
+    let mut world = World::new(&of("[a, d]"));
+    assert_eq!(world.pass(), ["a"]);
+    world.report(&["a"], Report::Healthy);
+    assert_eq!(world.pass(), NOTHING, "it soaks");
+    world.now += 60;
+    assert_eq!(world.pass(), ["d"], "the wave between them is empty");
+    world.report(&["d"], Report::Healthy);
+    world.files.extend(files(&[("groups/g/group.yaml", &of("[a, b, d]"))]));
+    assert_eq!(world.pass(), NOTHING);
+    assert!(world.reason("b").contains("which nobody has approved"));
+    world.approve("b");
+    assert_eq!(world.pass(), ["b"]);
 }
 
 #[test]

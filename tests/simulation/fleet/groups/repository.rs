@@ -232,7 +232,8 @@ impl GroupSource {
         let group = GroupName::parse(GROUPS[0].0).unwrap();
         if let Some(rollout) = desired.rollouts.get(&group) {
             let members: BTreeSet<ClusterName> = rollout.members.keys().cloned().collect();
-            let joined: BTreeSet<ClusterName> = members.difference(&state.members).cloned().collect();
+            let joined: BTreeSet<ClusterName> =
+                members.difference(&state.members).cloned().collect();
             (state.content, state.members) = (Some(rollout.content), members);
             if let Some(bug) = self.bug {
                 bug.spoil_rollouts(&mut desired, &joined, &state.approved);

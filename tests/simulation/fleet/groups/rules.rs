@@ -216,8 +216,8 @@ impl GroupRules {
         let wanted = self.wanted_texts(&base, commits);
         let all = self.seen();
         let ready = all.get(&base).into_iter().flat_map(|seen| &seen.ready);
-        let mut recently = ready
-            .filter(|(_, ready)| ready.until.is_none_or(|until| until.elapsed() <= STALENESS));
+        let mut recently =
+            ready.filter(|(_, ready)| ready.until.is_none_or(|until| until.elapsed() <= STALENESS));
         match recently.any(|(text, _)| wanted.contains(text)) {
             true => Ok(()),
             false => Err(format!("{base} was not available with one of {wanted:?}")),
