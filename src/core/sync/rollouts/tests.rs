@@ -165,7 +165,12 @@ impl World {
             }
             let generation = work["metadata"]["generation"].clone();
             let applied = if report == Report::NotApplied { "False" } else { "True" };
-            let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "observedGeneration": generation});
+            let about = json!({"observedGeneration": generation});
+            let condition = |kind: &str, status: &str| {
+                let mut condition = about.clone();
+                (condition["type"], condition["status"]) = (kind.into(), status.into());
+                condition
+            };
             let mut objects = vec![condition("Applied", applied)];
             if let Report::Degraded(since) = report {
                 let mut degraded = condition("Degraded", "True");
