@@ -100,7 +100,7 @@ impl ManifestApplier {
         let unrecorded =
             (!progress.is_read).then(|| format!("cannot read {resource} {}", meta.name));
         let retry = match attempt.retry {
-            Retry::Never if !progress.is_read => Retry::BackOff,
+            Retry::Never => progress.retry(),
             retry => retry,
         };
         let outcome = ManifestOutcome {
@@ -179,8 +179,8 @@ impl ManifestApplier {
             self.track_object(&target.object, &progress, subscription);
         }
         let observation = self.observe_object(&progress, options).await;
-        let retry = if progress.is_read { Retry::Never } else { Retry::BackOff };
-        ObservedObject { observation, object: Some(target.object), uid: progress.uid(), retry }
+        let (uid, retry) = (progress.uid(), progress.retry());
+        ObservedObject { observation, object: Some(target.object), uid, retry }
     }
 
     /// Reads an object for the status, unless a step has read it. If the work's executor may not

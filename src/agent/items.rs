@@ -65,8 +65,8 @@ pub struct ObjectVersion {
     pub generation: i64,
     /// Of uid, labels, annotations, owners and deletion.
     pub fingerprint: u64,
-    /// Digest of the uid of the only AppliedManifestWork that owns it; 0 if none does, if several
-    /// do, or if the object is being deleted.
+    /// Digest of its uid and that of the only AppliedManifestWork that owns it; 0 if none does, if
+    /// several do, or if the object is being deleted.
     sole_owner: u64,
 }
 
@@ -86,7 +86,9 @@ impl ObjectVersion {
             generation: metadata.generation,
             fingerprint: hasher.finish(),
             sole_owner: match sole_owner(&metadata.owner_references) {
-                Some(uid) if metadata.deletion_timestamp.is_none() => digest_of_uid(uid),
+                Some(owner) if metadata.deletion_timestamp.is_none() => {
+                    digest_of_uids(owner, &metadata.uid)
+                }
                 _ => 0,
             },
         }
@@ -98,10 +100,10 @@ impl ObjectVersion {
         metadata.and_then(Result::ok).map_or_else(Self::default, |read| Self::of(&read))
     }
 
-    /// Whether this AppliedManifestWork, and no other, owned the object in this version, and the
-    /// object was not being deleted.
-    pub fn is_only_owned_by(&self, uid: &str) -> bool {
-        self.sole_owner != 0 && self.sole_owner == digest_of_uid(uid)
+    /// Whether this is a version of the object with the uid `object`, this AppliedManifestWork, and
+    /// no other, owned it, and it was not being deleted. Both are uids.
+    pub fn is_only_owned_by(&self, owner: &str, object: &str) -> bool {
+        self.sole_owner != 0 && self.sole_owner == digest_of_uids(owner, object)
     }
 
     /// Whether nothing but status (and the like) can differ.
@@ -113,9 +115,9 @@ impl ObjectVersion {
 }
 
 /// Never 0.
-fn digest_of_uid(uid: &str) -> u64 {
+fn digest_of_uids(owner: &str, object: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    uid.hash(&mut hasher);
+    (owner, object).hash(&mut hasher);
     hasher.finish().max(1)
 }
 
@@ -229,5 +231,26 @@ impl AppliedItem {
     /// The resourceVersion as a number.
     pub fn revision(&self) -> u64 {
         revision(&self.metadata.resource_version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn recreated_object_is_not_the_one_that_its_owner_owned() {
+        let version = |uid: &str| {
+            let owner = json!({"apiVersion": "work.open-cluster-management.io/v1",
+                "kind": "AppliedManifestWork", "name": "web", "uid": "owner"});
+            let object = json!({"metadata": {"uid": uid, "resourceVersion": "7",
+                "ownerReferences": [owner]}});
+            ObjectVersion::of_object(object.as_object().unwrap())
+        };
+        assert!(version("first").is_only_owned_by("owner", "first"));
+        assert!(!version("first").is_only_owned_by("other", "first"));
+        assert!(!version("second").is_only_owned_by("owner", "first"));
     }
 }

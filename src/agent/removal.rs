@@ -108,8 +108,9 @@ impl ObjectRemover {
     /// object must be read.
     async fn remove_unread(&self, removal: &Removal<'_>) -> Result<Option<Remainder>, ApiError> {
         let known = self.shared.lock().tracking.version(&removal.object);
-        let Some(version) = known
-            .filter(|version| version.revision > 0 && version.is_only_owned_by(&removal.owner.uid))
+        let (owner, object) = (&removal.owner.uid, &removal.recorded.uid);
+        let Some(version) =
+            known.filter(|version| version.revision > 0 && version.is_only_owned_by(owner, object))
         else {
             return Ok(None);
         };

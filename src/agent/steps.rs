@@ -24,6 +24,7 @@ use super::executor_access::AccessRequest;
 use super::items::ObjectVersion;
 use super::server::{ApiError, ApiServer};
 use super::shared::SharedState;
+use super::state::Retry;
 use super::tracking::{LastObserved, ObjectKey, ObservedState, QueueKey, tracking_ordinal};
 
 /// More steps than any manifest needs if no other client interferes.
@@ -110,6 +111,11 @@ impl Progress {
             return ObservedState::Unknown;
         }
         ObservedState::of_read(self.live.as_ref())
+    }
+
+    /// When to read the object again although nothing has changed.
+    pub fn retry(&self) -> Retry {
+        if self.is_read { Retry::Never } else { Retry::BackOff }
     }
 
     /// The uid of the object; empty if there is none.

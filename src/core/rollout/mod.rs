@@ -13,5 +13,6 @@ pub mod waves;
 mod golden_vectors;
 
 pub use rules::{GroupRollout, RolloutMember, RolloutRules, WaveRules};
+pub(crate) use state::later;
 pub use state::{ActiveCluster, ClusterState};
 pub use waves::{Gate, Rollout, RolloutProgress, Wave, WaveBreach};

@@ -228,13 +228,11 @@ impl GroupView<'_> {
             progress.active.retain(|_, active| *active != ActiveCluster::ToApply);
         }
         let begins = progress.active.values().any(|active| *active == ActiveCluster::ToApply);
-        if let Some(wave) = progress.wave.and_then(|wave| waves.get(wave)).filter(|_| begins) {
-            let order =
-                |name: Option<&str>| waves.iter().position(|wave| Some(&*wave.name) == name);
-            let begun = order(self.record.begun.as_deref());
-            if begun.is_none_or(|begun| order(Some(&wave.name)).is_some_and(|now| now > begun)) {
-                self.record.begun = Some(wave.name.clone());
-            }
+        if begins
+            && self.begun() < progress.wave
+            && let Some(wave) = progress.wave.and_then(|wave| waves.get(wave))
+        {
+            self.record.begun = Some(wave.name.clone());
         }
         progress
     }
@@ -271,7 +269,7 @@ impl GroupView<'_> {
 
     fn waves(&self) -> Vec<Wave> {
         let rules = &self.rollout.rules.waves;
-        let begun = rules.iter().position(|wave| Some(&wave.name) == self.record.begun.as_ref());
+        let begun = self.begun();
         let mut clusters: Vec<BTreeSet<ClusterName>> = vec![BTreeSet::new(); rules.len()];
         for (cluster, member) in &self.rollout.members {
             // A cluster without works of the group has nothing to do.
@@ -304,6 +302,12 @@ impl GroupView<'_> {
         waves.map(wave).collect()
     }
 
+    /// The position of the last wave that has begun.
+    fn begun(&self) -> Option<usize> {
+        let name = self.record.begun.as_ref()?;
+        self.rollout.rules.waves.iter().position(|wave| wave.name == *name)
+    }
+
     /// Whether somebody has to approve the wave before further clusters get the content. A wave
     /// that was empty so far has not begun, even if later ones have.
     fn needs_approval(&self, index: usize) -> bool {
@@ -312,9 +316,7 @@ impl GroupView<'_> {
             let mut members = self.rollout.members.iter().filter(|(_, it)| it.wave == index);
             members.any(|(cluster, _)| self.states.contains_key(cluster))
         };
-        let waves = &self.rollout.rules.waves;
-        let begun = waves.iter().position(|wave| Some(&wave.name) == self.record.begun.as_ref());
-        let has_begun = || begun.is_some_and(|begun| index <= begun) && has_content();
+        let has_begun = || self.begun().is_some_and(|begun| index <= begun) && has_content();
         rules.needs_approval && !has_begun() && !self.is_approved(&self.wave_approval(&rules.name))
     }
 

@@ -19,6 +19,13 @@ impl Problems<'_> {
         (self.report)(GroupProblem { pointer: pointer.to_owned(), message: message.into() });
     }
 
+    /// Of these fields, each with whether it is set, those that are say nothing here.
+    fn unused(&mut self, at: &str, fields: [(&str, bool); 2], message: &str) {
+        for (field, _) in fields.iter().filter(|(_, is_set)| *is_set) {
+            self.add(&format!("{at}/{field}"), message);
+        }
+    }
+
     /// `is_bound`: zero would let nothing happen.
     fn amount(&mut self, pointer: &str, amount: Option<&Amount>, is_bound: bool) {
         match amount.map(Amount::parse) {
@@ -97,11 +104,8 @@ impl RolloutSettings {
                 ("maxFailures", self.max_failures.is_some()),
                 ("progressDeadline", self.progress_deadline.is_some()),
             ];
-            for (field, _) in of_waves.iter().filter(|(_, is_set)| *is_set) {
-                let message = "is for `waves`; the strategies have their own";
-                problems.add(&format!("/rollout/{field}"), message);
-            }
-            return;
+            let message = "is for `waves`; the strategies have their own";
+            return problems.unused("/rollout", of_waves, message);
         };
         let mut names = BTreeSet::new();
         for (index, wave) in waves.iter().enumerate() {
@@ -130,10 +134,7 @@ impl StrategySettings {
                 ("maxFailures", self.max_failures.is_some()),
                 ("minSuccessTime", self.min_success_time.is_some()),
             ];
-            for (field, _) in unused.iter().filter(|(_, is_set)| *is_set) {
-                let message = "is not used by `All`, which waits for no cluster";
-                problems.add(&format!("{at}/{field}"), message);
-            }
+            problems.unused(at, unused, "is not used by `All`, which waits for no cluster");
         }
         problems.amount(&concurrency, self.max_concurrency.as_ref(), true);
         problems.amount(&format!("{at}/maxFailures"), self.max_failures.as_ref(), false);

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::model::digest::Digest;
 use crate::model::name::WorkKey;
 use crate::model::status_view::ObjectHealth;
 use crate::plan::PlanInputs;
-use crate::rollout::ClusterState;
+use crate::rollout::{ClusterState, later};
 
 /// OCM's agent may report the health of the objects before an update for so long after it has
 /// applied the update: it looks at each object every 10 to 30 seconds, and retries for a minute.
@@ -146,9 +146,4 @@ impl ClusterTimes {
     pub fn recheck(&self, now: Timestamp) -> Option<Timestamp> {
         self.counts_at.filter(|at| *at > now)
     }
-}
-
-fn later(at: Timestamp, by: Duration) -> Timestamp {
-    let by = SignedDuration::try_from(by).ok();
-    by.and_then(|by| at.checked_add(by).ok()).unwrap_or(Timestamp::MAX)
 }
