@@ -192,8 +192,10 @@ impl<'a> SourceHistory<'a> {
             let (after, removed_by) = (Some(before), head);
             let removal = FolderRemoval { key, folder, removed_by, before, after, objects, facts };
             let state = folder_removal::last_known_state(&self.config.id, &removal)?;
-            if let Some(state) = state {
-                found.insert(key.clone(), state);
+            match state {
+                Some(state) => found.insert(key.clone(), state),
+                None => found
+                    .insert_dependencies(key.clone(), folder_removal::last_dependencies(&removal)?),
             }
         }
         Ok((found, removed))
@@ -241,6 +243,8 @@ impl<'a> SourceHistory<'a> {
             };
             let Some(mut state) = folder_removal::last_known_state(&self.config.id, &removal)?
             else {
+                let dependencies = folder_removal::last_dependencies(&removal)?;
+                found.insert_dependencies(key.clone(), dependencies);
                 continue;
             };
             state.added_since = Some(added.since(before.root, before)?);

@@ -51,6 +51,7 @@ impl Action {
             Some(effect) => Self::of_effect(effect),
             None => match reason {
                 Reason::WaitingForAgent { .. }
+                | Reason::WaitingToRelease { .. }
                 | Reason::SharesObjects { complete: false, .. }
                 | Reason::WaitsForWork { .. }
                 | Reason::BeingDeleted { .. }

@@ -266,6 +266,12 @@ fn remove(work: &ObservedWork, inputs: PlanInputs<'_>, moves: &Moves) -> Decisio
     // A work that has given all its objects away would be empty, and the hub rejects empty works.
     let is_released = !inputs.is_pruned(work) && !moves.is_moved_away(&work.key, inputs);
     if is_released {
+        // A released work is forgotten. Until its agent has removed the objects that have left it,
+        // another work must go on owning them.
+        let generation = work.generation;
+        if !work.left.is_empty() && !work.agent.has_settled(generation) {
+            return (None, Reason::WaitingToRelease { generation });
+        }
         return (Some(Effect::Release { resource_version }), Reason::PruneOff { by });
     }
     // Agents may label other works of their cluster: nobody has asked for that deletion.

@@ -15,7 +15,7 @@ use crate::config::{Budgets, FileKind, GroupFile, SourceFile, WorkFile};
 use crate::model::diagnostic::{Code, Diagnostic, Scope};
 use crate::model::digest::Digest;
 use crate::model::facts::Facts;
-use crate::model::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey, WorkName};
+use crate::model::name::{ClusterName, CommitId, ObjectId, RepoPath, SourceId, WorkKey, WorkName};
 use crate::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
 use crate::plan::last_known::LastKnownState;
 use crate::render::config_file::read_config;
@@ -47,11 +47,7 @@ pub fn last_known_state(
     source: &SourceId,
     removal: &FolderRemoval<'_>,
 ) -> Result<Option<LastKnownState>, ObjectError> {
-    // If the folder is still there, the cluster has left the group, and no commit is known for it.
-    let left = match removal.after {
-        Some(after) if is_of_group(removal.folder) => has_folder(removal, after)?,
-        _ => None,
-    };
+    let left = group_folder(removal)?;
     let removal = &FolderRemoval { before: left.unwrap_or(removal.before), ..removal.clone() };
     let mut just_it = Overlay::new(removal.objects);
     let Some(root) = just_it.reduced(removal)? else { return Ok(None) };
@@ -82,12 +78,38 @@ pub fn last_known_state(
     }))
 }
 
+/// The works that the work depended on, by its last work.yaml: all that is known if it has no
+/// [`last_known_state`]. Names that no work can have are left out.
+pub fn last_dependencies(removal: &FolderRemoval<'_>) -> Result<Arc<[WorkKey]>, ObjectError> {
+    let root = group_folder(removal)?.unwrap_or(removal.before);
+    let snapshot = Snapshot { commit: None, root, objects: removal.objects };
+    let config = work_config(removal.folder, &snapshot)?.flatten();
+    let entries = config.map(|config| config.depends_on).unwrap_or_default();
+    let dependencies = entries.into_iter().filter_map(|entry| {
+        let cluster = entry.cluster.as_deref().unwrap_or(removal.key.cluster.as_str());
+        let cluster = ClusterName::parse(cluster).ok()?;
+        Some(WorkKey { cluster, work: WorkName::parse(&entry.work).ok()? })
+    });
+    Ok(dependencies.collect())
+}
+
 /// The name that a work folder gave its work; `None` if there was no folder, or its name cannot be
 /// read.
 pub fn work_name(
     folder: &RepoPath,
     snapshot: &Snapshot<'_>,
 ) -> Result<Option<WorkName>, ObjectError> {
+    let Some(config) = work_config(folder, snapshot)? else { return Ok(None) };
+    let name = config.and_then(|config| config.name);
+    Ok(WorkName::parse(name.as_deref().unwrap_or(folder.name())).ok())
+}
+
+/// The work.yaml of a work folder, if there is one; `None` if there is no folder, or it cannot be
+/// read.
+fn work_config(
+    folder: &RepoPath,
+    snapshot: &Snapshot<'_>,
+) -> Result<Option<Option<WorkFile>>, ObjectError> {
     let mut folders = Folders::new(snapshot.root, snapshot.objects);
     let Some(tree) = folders.read(folder)? else { return Ok(None) };
     let blob = match tree.get(WORK_FILE) {
@@ -102,8 +124,16 @@ pub fn work_name(
     if problems.iter().any(Diagnostic::is_error) {
         return Ok(None);
     }
-    let name = config.and_then(|config| config.value.name);
-    Ok(WorkName::parse(name.as_deref().unwrap_or(folder.name())).ok())
+    Ok(Some(config.map(|config| config.value)))
+}
+
+/// The tree that still has the work folder of a group: the cluster has left the group, and no
+/// commit is known for that. `None` if the folder is removed.
+fn group_folder(removal: &FolderRemoval<'_>) -> Result<Option<ObjectId>, ObjectError> {
+    match removal.after {
+        Some(after) if is_of_group(removal.folder) => has_folder(removal, after),
+        _ => Ok(None),
+    }
 }
 
 /// The tree `root`, if it has the work folder.
@@ -338,7 +368,6 @@ fn id_of(text: &str) -> ObjectId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::name::ClusterName;
     use crate::plan::added_works::AddedWorks;
     use crate::render::test_repository::{TestFile, TestFiles, TestRepository, files, render};
 

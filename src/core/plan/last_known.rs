@@ -36,6 +36,9 @@ pub struct LastKnownStates {
     /// Works that the history does not have under their name, in the folders that the hub gives.
     /// Somebody else has set the source's label on them, or the history was rewritten.
     pub never_in_git: BTreeSet<WorkKey>,
+    /// The works that a work depended on whose last state is unknown: its folder cannot be
+    /// rendered, as of a cluster whose labels it needs and that the hub no longer has.
+    pub dependencies: BTreeMap<WorkKey, Arc<[WorkKey]>>,
 }
 
 impl LastKnownStates {
@@ -47,6 +50,18 @@ impl LastKnownStates {
     /// Adds the last state of a work.
     pub fn insert(&mut self, key: WorkKey, state: LastKnownState) {
         self.works.insert(key, state);
+    }
+
+    /// Adds the works that a work depended on whose last state is unknown.
+    pub fn insert_dependencies(&mut self, key: WorkKey, dependencies: Arc<[WorkKey]>) {
+        self.dependencies.insert(key, dependencies);
+    }
+
+    /// All works that depended on others, with these.
+    pub(crate) fn all_dependencies(&self) -> impl Iterator<Item = (&WorkKey, &[WorkKey])> {
+        let of_states = self.works.iter().map(|(key, last)| (key, &*last.depends_on));
+        let others = self.dependencies.iter().map(|(key, dependencies)| (key, &**dependencies));
+        of_states.chain(others).filter(|(_, dependencies)| !dependencies.is_empty())
     }
 
     /// The last state of a work.
@@ -63,6 +78,7 @@ impl LastKnownStates {
     pub fn append(&mut self, mut other: Self) {
         self.works.append(&mut other.works);
         self.never_in_git.append(&mut other.never_in_git);
+        self.dependencies.append(&mut other.dependencies);
     }
 
     /// The clusters of works of which another history says something else.
@@ -73,7 +89,10 @@ impl LastKnownStates {
             let states = states.map(|(key, _)| key.cluster.clone());
             let never = one.never_in_git.difference(&other.never_in_git);
             let never = never.map(|key| key.cluster.clone());
-            states.chain(never).collect::<BTreeSet<_>>()
+            let others = one.dependencies.iter();
+            let others = others.filter(|(key, of)| other.dependencies.get(key) != Some(of));
+            let others = others.map(|(key, _)| key.cluster.clone());
+            states.chain(never).chain(others).collect::<BTreeSet<_>>()
         };
         &differs(self, other) | &differs(other, self)
     }

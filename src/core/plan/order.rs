@@ -131,14 +131,13 @@ impl Order<'_> {
     /// The removed works on the hub that depended on others, by the work that they depended on.
     fn removed_dependents(&self) -> BTreeMap<&WorkKey, Vec<&WorkKey>> {
         let PlanInputs { desired, observed, last_known, .. } = self.inputs;
-        let removed = last_known.works.iter().filter(|(_, last)| !last.depends_on.is_empty());
-        let removed = removed.filter(|(key, _)| {
+        let removed = last_known.all_dependencies().filter(|(key, _)| {
             let there = observed.works.get(key);
             there.is_some_and(|work| is_removed(work, desired) && !is_unknown(work, desired))
         });
         let mut dependents: BTreeMap<&WorkKey, Vec<&WorkKey>> = BTreeMap::new();
-        for (key, last) in removed {
-            for other in last.depends_on.iter() {
+        for (key, dependencies) in removed {
+            for other in dependencies {
                 dependents.entry(other).or_default().push(key);
             }
         }

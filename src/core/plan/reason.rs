@@ -68,6 +68,12 @@ pub enum Reason {
         /// `metadata.generation` of the work.
         generation: i64,
     },
+    /// Git removed it with `prune: false`. Objects have left it, and the agent has not yet observed
+    /// the generation without them.
+    WaitingToRelease {
+        /// `metadata.generation` of the work.
+        generation: i64,
+    },
     /// Git removed it and keeps some of its objects, and the agent has not orphaned all of them.
     NotYetOrphaned {
         /// `metadata.generation` of the work.
@@ -209,6 +215,7 @@ impl Reason {
             Self::MovesObjects { .. } => Self::MOVES_OBJECTS,
             Self::UpToDate => "UpToDate",
             Self::WaitingForAgent { .. } => "WaitingForAgent",
+            Self::WaitingToRelease { .. } => "WaitingToRelease",
             Self::NotYetOrphaned { .. } => "NotYetOrphaned",
             Self::SharesObjects { .. } => "SharesObjects",
             Self::WaitsForWork { .. } => "WaitsForWork",
@@ -377,6 +384,7 @@ impl Reason {
                 | Self::DeleteOptionFirst { .. }
                 | Self::PruneOff { .. }
                 | Self::WaitingForAgent { .. }
+                | Self::WaitingToRelease { .. }
                 | Self::NotYetOrphaned { .. }
                 | Self::NeverInGit
                 | Self::BeingDeleted { .. }
@@ -434,6 +442,11 @@ impl Reason {
                 f,
                 "removed from Git; deleted once the cluster's agent has seen generation \
                  {generation} with its deleteOption"
+            ),
+            Self::WaitingToRelease { generation } => write!(
+                f,
+                "removed from Git with `prune: false`; released once the cluster's agent has seen \
+                 generation {generation}, which some objects have left"
             ),
             Self::NotYetOrphaned { generation, complete: false } => write!(
                 f,

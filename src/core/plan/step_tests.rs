@@ -59,6 +59,7 @@ fn every_step() -> Vec<PlanStep> {
         step("c", Some(release), Reason::PruneOff { by: None }),
         step("d", None, Reason::UpToDate),
         step("e", None, Reason::WaitingForAgent { generation: 3 }),
+        step("e", None, Reason::WaitingToRelease { generation: 3 }),
         step("f", None, Reason::NotYetOrphaned { generation: 3, complete: false }),
         step("g", None, Reason::NotYetOrphaned { generation: 3, complete: true }),
         step("h", None, Reason::BeingDeleted { wanted: true }),
@@ -101,7 +102,7 @@ fn a_summary_has_every_step_except_kept_works() {
     assert_eq!(plan.effects().count(), 3);
     assert_eq!(
         plan.counts().to_string(),
-        "1 set-delete-option, 1 delete, 1 release, 4 wait, 10 hold, 1 keep"
+        "1 set-delete-option, 1 delete, 1 release, 5 wait, 10 hold, 1 keep"
     );
     let summary = plan.summary(&SourceId::parse("fleet").unwrap());
     assert_eq!(summary.steps.len(), plan.steps.len() - 1);

@@ -62,8 +62,12 @@ impl World {
         // A new process finds nothing to do.
         self.replace_processes();
         self.wait(Duration::from_secs(30)).await;
-        if self.hub.writes() != writes && self.a_receiver_is_foreign() {
-            // It has begun the move before it found that the name is taken. The works say so.
+        for _ in self.hub.objects() {
+            if self.hub.writes() == writes || !self.a_receiver_is_foreign() {
+                break;
+            }
+            // It has begun a move before it found that the name is taken. The works say so, and the
+            // object may then move from another work.
             writes = self.hub.writes();
             self.replace_processes();
             self.wait(Duration::from_secs(30)).await;
@@ -133,12 +137,13 @@ impl World {
     fn check_source(&self, source: &str, git: &Git) {
         let (_, content) = git.head();
         for (key, work) in self.hub.objects() {
-            if let Err(why) = self.check_work(source, &content, &key, &work) {
+            if let Err(why) = self.check_work((source, git), &content, &key, &work) {
                 self.checker.fail(|| format!("after convergence, {key} of {source} {why}"));
             }
         }
-        let is_missing =
-            |key: &&WorkKey| self.hub.object(key).is_none() && !self.waits_for_giver(&content, key);
+        let is_missing = |key: &&WorkKey| {
+            self.hub.object(key).is_none() && !self.waits_for_giver(git, &content, key)
+        };
         if let Some(key) = content.works.keys().find(is_missing) {
             self.checker.fail(|| format!("after convergence, {key} of {source} is not there"));
         }
@@ -146,7 +151,7 @@ impl World {
 
     fn check_work(
         &self,
-        source: &str,
+        (source, git): (&str, &Git),
         content: &CommitContent,
         key: &WorkKey,
         work: &Value,
@@ -154,7 +159,7 @@ impl World {
         let metadata = &work["metadata"];
         let ours = metadata["labels"]["gitwork.dev/source"] == source;
         let Some(in_git) = content.works.get(key) else {
-            let rests = is_complete(work) || self.rests_in_move(source, content, key, work);
+            let rests = is_complete(work) || self.rests_in_move((source, git), content, key, work);
             return match (ours, rests) {
                 (true, false) => Err("is there, and Git does not have it".into()),
                 _ => Ok(()),
@@ -167,7 +172,7 @@ impl World {
             let consent = metadata["annotations"]["gitwork.dev/adopt"] == source;
             return if consent { Err("is not adopted".into()) } else { Ok(()) };
         }
-        if self.rests_in_move(source, content, key, work)
+        if self.rests_in_move((source, git), content, key, work)
             || self.is_complete_without_moved(source, key, in_git, work)
         {
             return Ok(());
@@ -186,7 +191,7 @@ impl World {
     /// both works because a user has set Complete there, or the receiving work is another owner's.
     fn rests_in_move(
         &self,
-        source: &str,
+        (source, git): (&str, &Git),
         content: &CommitContent,
         key: &WorkKey,
         work: &Value,
@@ -197,19 +202,27 @@ impl World {
                 is_complete(&to) || to["metadata"]["labels"]["gitwork.dev/source"] != source
             })
         };
-        // The object can only go on if all works that have it give it up, one after the other.
-        let is_stopped = |id: &Identity| {
-            let in_git = |key: &WorkKey| content.works.get(key).is_some_and(|it| it.disowns(id));
-            let mut receivers = works_with(&content.works, &key.cluster, id);
-            let is_orphaned = disowns(work, id) || in_git(key) || receivers.any(in_git);
-            self.complete_beside(key).any(|(other, there)| {
-                may_own(&there).contains(id)
-                    && (is_orphaned || disowns(&there, id) || in_git(&other))
-            })
-        };
         let mut leaving = listed(work).into_iter().filter(|id| moves_away(&content.works, key, id));
-        leaving.any(|id| is_complete(work) || receives(&id) || is_stopped(&id))
-            || self.waits_for_giver(content, key)
+        leaving.any(|id| {
+            is_complete(work) || receives(&id) || self.is_stopped(git, content, (key, work), &id)
+        }) || self.waits_for_giver(git, content, key)
+    }
+
+    /// Whether an object that is to leave the work can only go on if all works that have it give it
+    /// up, one after the other, and one of them is Complete.
+    fn is_stopped(
+        &self,
+        git: &Git,
+        content: &CommitContent,
+        (key, work): (&WorkKey, &Value),
+        id: &Identity,
+    ) -> bool {
+        let in_git = |key: &WorkKey| git.last_work(key).is_some_and(|it| it.disowns(id));
+        let mut receivers = works_with(&content.works, &key.cluster, id);
+        let is_orphaned = disowns(work, id) || in_git(key) || receivers.any(in_git);
+        self.complete_beside(key).any(|(other, there)| {
+            may_own(&there).contains(id) && (is_orphaned || disowns(&there, id) || in_git(&other))
+        })
     }
 
     /// The other works of the cluster that a user has set Complete.
@@ -255,17 +268,28 @@ impl World {
         is_complete(work) && (wanted.is_empty() || wanted == manifests(work))
     }
 
-    /// Whether a work waits for an object of a work that a user has set Complete.
-    fn waits_for_giver(&self, content: &CommitContent, key: &WorkKey) -> bool {
+    /// Whether a work waits for an object of a work that a user has set Complete, or that cannot give
+    /// it up because of such a work.
+    fn waits_for_giver(&self, git: &Git, content: &CommitContent, key: &WorkKey) -> bool {
         let Some(in_git) = content.works.get(key) else { return false };
-        self.complete_beside(key).any(|(other, there)| {
-            let listed = listed(&there);
-            may_own(&there).iter().any(|id| {
-                moves_away(&content.works, &other, id)
-                    && in_git.has(id)
-                    && (listed.contains(id) || in_git.disowns(id))
+        let mut others = self.hub.objects().into_iter();
+        let is_stopped = others.any(|(other, there)| {
+            let leaves = |id: &Identity| {
+                in_git.has(id)
+                    && moves_away(&content.works, &other, id)
+                    && self.is_stopped(git, content, (&other, &there), id)
+            };
+            other != *key && other.cluster == key.cluster && listed(&there).iter().any(leaves)
+        });
+        is_stopped
+            || self.complete_beside(key).any(|(other, there)| {
+                let listed = listed(&there);
+                may_own(&there).iter().any(|id| {
+                    moves_away(&content.works, &other, id)
+                        && in_git.has(id)
+                        && (listed.contains(id) || in_git.disowns(id))
+                })
             })
-        })
     }
 
     /// The agent reports success, the objects on the cluster are as Git wants them, and the work

@@ -33,7 +33,7 @@ pub fn has_cluster_budgets(seed: u64) -> bool {
 }
 
 /// Each seed, and the bug that it found.
-pub const FOUND: [(u64, &str); 66] = [
+pub const FOUND: [(u64, &str); 69] = [
     (1, "an overdue retry woke the loop without end while the record was not known"),
     (4, "as seed 1, while the ancestry of the head was not known"),
     (30, "the time to read history again stayed in the past, and woke the loop without end"),
@@ -206,4 +206,11 @@ pub const FOUND: [(u64, &str); 66] = [
         "a work was deleted while one that had depended on it was being deleted, as a new process \
          did not know of what that one depended on",
     ),
+    (148581, "as seed 26341, of a cluster that the hub no longer had"),
+    (
+        125609,
+        "a released work was forgotten while its agent still owned what had moved from it, so that \
+         the agent deleted what the next work orphaned",
+    ),
+    (155083, "as seed 125609"),
 ];

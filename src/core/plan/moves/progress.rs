@@ -374,8 +374,14 @@ impl<'a> Giver<'a> {
         if is_owner && self.leaving.is_beside(&self.from.key, digest) {
             return MoveProgress::Shared { is_received: self.is_listed_by(to, digest) };
         }
-        if self.from.object(digest).is_some_and(|listed| listed.complete) {
-            let why = "its manifest is Complete, so the agent never acts on it again";
+        let is_complete = self.from.object(digest).is_some_and(|listed| listed.complete);
+        let complete = match (self.from.agent.complete, is_complete) {
+            (true, _) => Some(format!("{} is Complete", self.from.key.work)),
+            (false, true) => Some("its manifest is Complete".to_owned()),
+            (false, false) => None,
+        };
+        if let Some(complete) = complete {
+            let why = format!("{complete}, so the agent never acts on it again");
             return MoveProgress::Held { why: format!("{why}; {CREATE_AGAIN}") };
         }
         let failure = self.content().and_then(|content| content.failure(digest));

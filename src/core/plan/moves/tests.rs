@@ -613,6 +613,9 @@ fn work_that_is_released_gives_moved_objects_away_before() {
     world.agent_applies_all();
     assert_eq!(world.pass(), ["update shop"]);
     assert_eq!(world.listed("shop"), ["stays"]);
+    assert_eq!(world.pass(), [""; 0]);
+    assert!(world.reason("shop").contains("released once"), "{}", world.reason("shop"));
+    world.agent_applies_all();
     assert_eq!(world.pass(), ["release shop"]);
 
     let mut world = World::settled(&[("shop", &[("data", "1")], kept)]);
@@ -620,6 +623,27 @@ fn work_that_is_released_gives_moved_objects_away_before() {
     world.pass();
     world.agent_applies_all();
     assert_eq!(world.pass(), ["delete shop"], "it would be empty");
+}
+
+/// The agent would delete the object with the next thing that it does for the released work.
+#[test]
+fn released_work_is_not_forgotten_while_its_agent_owns_what_has_moved() {
+    let kept = json!({"prune": false});
+    let mut world = World::settled(&[("shop", &[("data", "1"), ("stays", "1")], kept)]);
+    world.commit(&[plain("shop2", &[("data", "1"), ("b", "1")])]);
+    world.pass();
+    world.agent_applies_all();
+    assert_eq!(world.pass(), ["update shop"]);
+    // The next work is to orphan the object.
+    world.commit(&[plain("shop2", &[("b", "1")]), orphaning("shop3", &[("data", "1")])]);
+    for _ in 0..3 {
+        world.pass();
+        world.agent_applies("shop2", None);
+        assert_eq!(world.listed("shop2"), ["b", "data"]);
+        assert_eq!(world.spec("shop2").get("deleteOption"), None, "it owns the object");
+    }
+    world.agent_applies("shop", None);
+    assert_eq!(world.pass(), ["release shop", "update shop2"]);
 }
 
 #[test]

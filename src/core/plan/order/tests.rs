@@ -297,6 +297,20 @@ fn works_are_deleted_in_reverse_order() {
     assert_eq!(world.step("a/base"), "delete");
 }
 
+/// The last state of a work may be unknown, as of a cluster that the hub no longer has.
+#[test]
+fn works_without_a_last_state_are_deleted_in_reverse_order() {
+    let kept = work("a/kept", "1", "");
+    let mut before = app_and_base("1");
+    before.extend(kept.clone());
+    let mut world = World::after(&before, &kept);
+    let app = world.last_known.works.remove(&key("a/app")).unwrap();
+    assert_eq!(world.step("a/base"), "delete");
+    world.last_known.insert_dependencies(key("a/app"), app.depends_on);
+    assert_eq!(world.step("a/app"), "delete");
+    assert_eq!(world.step("a/base"), "wait for a/app: Gone");
+}
+
 /// Git never had such a cycle at one commit.
 #[test]
 fn cycle_of_removed_works_delays_no_deletion() {

@@ -191,6 +191,7 @@ impl StatusInputs<'_> {
             | Reason::RemovedFromGit { .. }
             | Reason::DeleteOptionFirst { .. }
             | Reason::PruneOff { .. }
+            | Reason::WaitingToRelease { .. }
             | Reason::GroupChanged
             | Reason::DeletesNoLongerHeld => State::Pending,
             reason @ Reason::MovesObjects { .. } if reason.is_suspension() => State::Suspended,

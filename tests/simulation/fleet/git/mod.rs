@@ -137,6 +137,14 @@ impl Git {
         (head, state.commits[head].content.clone())
     }
 
+    /// The work as the branch has it or had it last.
+    pub fn last_work(&self, key: &WorkKey) -> Option<GitWork> {
+        let (head, _) = self.head();
+        let state = self.lock();
+        let mut commits = ancestry(&state.commits, head);
+        commits.find_map(|commit| state.commits[commit].content.works.get(key).cloned())
+    }
+
     /// Adds a commit to the branch.
     pub fn push(&self, content: CommitContent) {
         self.commit(content, true);

@@ -294,7 +294,11 @@ impl SourceReader for GroupSource {
                 facts: self.facts.clone(),
             };
             let last_state = folder_removal::last_known_state(&self.id, &removal)?;
-            let Some(mut last_state) = last_state else { continue };
+            let Some(mut last_state) = last_state else {
+                let dependencies = folder_removal::last_dependencies(&removal)?;
+                found.insert_dependencies(key.clone(), dependencies);
+                continue;
+            };
             if last_in < head {
                 last_state.added_since = Some(added.since(commits[last_in].root, &state.objects)?);
             }

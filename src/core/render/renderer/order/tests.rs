@@ -1,8 +1,11 @@
+use std::sync::Arc;
+
 use super::*;
 use crate::model::name::{ClusterName, ObjectId, RepoPath, SourceId, WorkName};
 use crate::model::snapshot::Snapshot;
-use crate::plan::folder_removal::{FolderRemoval, last_known_state};
+use crate::plan::folder_removal::{FolderRemoval, last_dependencies, last_known_state};
 use crate::render::desired::Desired;
+use crate::render::renderer::group_tests::facts;
 use crate::render::test_repository::{TestFiles, TestRepository, files, render};
 
 /// A work folder with this work.yaml.
@@ -172,4 +175,36 @@ fn last_state_of_a_removed_work_has_its_delete_option_and_dependencies() {
     assert_eq!(*state.depends_on, [key("a/base")]);
     let snapshot = Snapshot { commit: None, root: before, objects: &objects };
     assert_eq!(errors(&Renderer::new(source).render(&snapshot).unwrap()), Vec::<String>::new());
+}
+
+/// Nothing else is known of a work that needs a label of a cluster that the hub no longer has.
+#[test]
+fn work_that_cannot_be_rendered_has_its_last_dependencies() {
+    let mut objects = TestRepository::default();
+    let map = "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: x, name: a}, \
+               data: {site: '${cluster.labels[\"site\"]}'}}";
+    let text =
+        "substitute: true\ndependsOn: [base, {cluster: hub, work: dns}, {work: 'not a name'}]\n";
+    let before = objects.add(&files(&[
+        ("groups/edge/group.yaml", "clusters: [a]\n"),
+        ("groups/edge/app/x.yaml", map),
+        ("groups/edge/app/work.yaml", text),
+    ]));
+    let after = objects.add(&files(&[("groups/edge/group.yaml", "clusters: [a]\n")]));
+    let folder = RepoPath::parse("groups/edge/app").unwrap();
+    for after in [None, Some(after), Some(before)] {
+        let removal = FolderRemoval {
+            key: &key("a/app"),
+            folder: &folder,
+            removed_by: ObjectId([7; 20]),
+            before,
+            after,
+            objects: &objects,
+            facts: Some(Arc::new(facts(&["b site=1"]))),
+        };
+        let source = SourceId::parse("fleet").unwrap();
+        assert_eq!(last_known_state(&source, &removal).unwrap(), None);
+        let found = last_dependencies(&removal).unwrap();
+        assert_eq!(*found, [key("a/base"), key("hub/dns")]);
+    }
 }

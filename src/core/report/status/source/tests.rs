@@ -162,6 +162,7 @@ fn steps_without_effect_give_state_and_reason() {
         ),
         (Reason::SuspendedOnHub { suspension: Arc::default() }, State::Suspended),
         (Reason::WaitingForAgent { generation: 2 }, State::Deleting),
+        (Reason::WaitingToRelease { generation: 2 }, State::Pending),
         (Reason::BeingDeleted { wanted: true }, State::Deleting),
         (Reason::Conflict { owner: None, adoption: AdoptionPolicy::Never }, State::Failed),
         (Reason::ChangedByServer, State::Degraded),
