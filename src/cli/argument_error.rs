@@ -20,6 +20,9 @@ pub enum ArgumentError {
     /// The cluster's name is invalid.
     #[error("the cluster's name {0}")]
     Cluster(NameError),
+    /// The group's name is invalid.
+    #[error("the group's name {0}")]
+    Group(NameError),
     /// The work's name is invalid.
     #[error("the work's name {0}")]
     Work(NameError),

@@ -34,6 +34,7 @@ mod published_facts;
 mod read_args;
 mod render;
 mod report_args;
+mod rollout;
 mod run;
 mod run_args;
 mod run_setup;
@@ -107,6 +108,8 @@ enum Command {
     Status(Box<status::StatusArgs>),
     /// Show works and their objects, with feedback values and conditions
     Tree(Box<status::TreeArgs>),
+    /// Show how far the rollouts of groups have come
+    Rollout(rollout::RolloutArgs),
     /// Explain where a work or an object comes from, and its state on the cluster
     Explain(Box<explain::ExplainArgs>),
     /// Print what the hub says of clusters: labels, claims, and decisions of Placements
@@ -151,6 +154,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Adopt(args) => adopt::adopt(&args),
         Command::Status(args) => status::status(&args),
         Command::Tree(args) => status::tree(*args),
+        Command::Rollout(args) => rollout::rollout(&args),
         Command::Explain(args) => explain::explain(&args),
         Command::Facts(args) => facts::facts(&args),
         Command::Schema(args) => documents::schema(&args),

@@ -7,6 +7,7 @@ use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
 use gitwork_core::model::name::SourceId;
+use gitwork_core::plan::rollout_progress::WaveProgress;
 use gitwork_core::plan::{Action, Guard, Plan};
 use gitwork_core::render::desired::Desired;
 use gitwork_core::report::status::State;
@@ -146,12 +147,22 @@ impl Metrics {
         self.pass.pauses.get_or_create(&of_source(source)).observe(time.as_secs_f64());
     }
 
-    /// Sets how many works are in each state.
+    /// Sets how many works are in each state, and how far rollouts have come.
     pub fn set_states(&self, status: &SourceStatus) {
         for state in State::ALL {
             let works = status.works.count(state);
             let label = OfState { source: status.source.to_string(), state: state.as_str() };
             self.leader.states.get_or_create(&label).set(count(works));
+        }
+        let mut clusters = WaveProgress::default().by_state();
+        for wave in status.rollouts.iter().flat_map(|rollout| &rollout.waves) {
+            for (sum, (_, number)) in clusters.iter_mut().zip(wave.by_state()) {
+                sum.1 += number;
+            }
+        }
+        for (state, number) in clusters {
+            let label = OfState { source: status.source.to_string(), state };
+            self.leader.rollout_clusters.get_or_create(&label).set(count(number));
         }
     }
 
@@ -263,6 +274,7 @@ mod tests {
             findings: Vec::new(),
             facts: None,
             held: Vec::new(),
+            rollouts: Vec::new(),
         }
     }
 

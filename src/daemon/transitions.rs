@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::limits;
 use gitwork_core::model::name::{CommitId, SourceId};
+use gitwork_core::plan::rollout_progress::GroupProgress;
 use gitwork_core::report::status::State;
 use gitwork_core::report::status::source::SourceStatus;
 use gitwork_core::report::status::transition::{
@@ -70,6 +71,7 @@ impl TransitionReporter {
     async fn report(&mut self, before: &SourceStatus, now: &SourceStatus) {
         let transitions = transitions(before, now);
         log_all(&transitions, now);
+        log_rollouts(before, now);
         for transition in &transitions {
             if let Some(note) = transition.note(now) {
                 self.record(transition, &note).await;
@@ -128,6 +130,27 @@ fn log_all(transitions: &[StateTransition<'_>], now: &SourceStatus) {
             tracing::warn!(%source, works, states, commit, "works changed their state; {MORE}");
         } else {
             tracing::info!(%source, works, states, commit, "works changed their state; {MORE}");
+        }
+    }
+}
+
+/// Logs each rollout whose content or wave is another one, or that somebody has to act on now.
+fn log_rollouts(before: &SourceStatus, now: &SourceStatus) {
+    for rollout in &now.rollouts {
+        let mut earlier = before.rollouts.iter();
+        let earlier = earlier.find(|earlier| earlier.group == rollout.group);
+        let place = |one: &GroupProgress| {
+            (one.content.clone(), one.wave.clone(), one.held, one.approval.clone())
+        };
+        if earlier.map(place) == Some(place(rollout)) {
+            continue;
+        }
+        let (source, content) = (&now.source, &rollout.content);
+        let rollout_text = escape_untrusted(&rollout.to_string());
+        if rollout.held {
+            tracing::warn!(%source, group = rollout.group, content, "{rollout_text}");
+        } else {
+            tracing::info!(%source, group = rollout.group, content, "{rollout_text}");
         }
     }
 }
@@ -230,6 +253,7 @@ mod tests {
             findings: Vec::new(),
             facts: None,
             held: Vec::new(),
+            rollouts: Vec::new(),
         }
     }
 

@@ -94,8 +94,8 @@ pub async fn fleet(client: &Client, selection: &Selection) -> Result<Fleet, Flee
     Ok(Fleet { works, unreachable, reports })
 }
 
-/// The reports of sources.
-async fn reports(
+/// The reports of the selected sources.
+pub async fn reports(
     client: &Client,
     selection: &Selection,
 ) -> Result<Vec<ReportedSource>, FleetError> {

@@ -207,6 +207,7 @@ pub fn fleet(clusters: usize) -> SourceStatus {
         findings: Vec::new(),
         facts: None,
         held: Vec::new(),
+        rollouts: Vec::new(),
     }
 }
 

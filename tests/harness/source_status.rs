@@ -38,5 +38,6 @@ pub fn source_status(
         findings: Vec::new(),
         facts: None,
         held: Vec::new(),
+        rollouts: Vec::new(),
     }
 }

@@ -342,6 +342,7 @@ fn status_of(desired: &Desired, observed: &Observed, plan: &Plan) -> SourceStatu
         record_generation: 0,
         failed_writes: &BTreeMap::new(),
         unreachable: &BTreeSet::new(),
+        rollouts: &[],
         now: "2026-11-26T10:00:00Z".parse().unwrap(),
     };
     SourceStatus::of(&inputs, None)

@@ -50,6 +50,7 @@ pub mod reason;
 pub mod record;
 pub mod request;
 pub mod rewind;
+pub mod rollout_progress;
 pub mod rollouts;
 pub mod step;
 #[cfg(test)]

@@ -147,7 +147,7 @@ impl RolloutWait {
 }
 
 /// A wave as sentences name it.
-fn wave_text(name: &str) -> String {
+pub(super) fn wave_text(name: &str) -> String {
     if name == REST { "the last wave".to_owned() } else { format!("wave {name}") }
 }
 

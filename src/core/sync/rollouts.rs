@@ -22,12 +22,14 @@ use crate::limits;
 use crate::model::approval::{RolloutApproval, RolloutStep};
 use crate::model::name::{ClusterName, GroupName, WorkKey};
 use crate::plan::PlanInputs;
+use crate::plan::rollout_progress::{GroupProgress, WaveProgress};
 use crate::plan::rollouts::{
     GroupRecord, RejectedContent, RolloutWait, RolloutWaitCause, RolloutWaits,
 };
 use crate::render::desired::{Desired, UncertainMembers};
 use crate::rollout::{
     ActiveCluster, ClusterState, Gate, GroupRollout, Rollout, RolloutMember, RolloutProgress, Wave,
+    later,
 };
 
 /// The records of all groups.
@@ -56,6 +58,8 @@ pub struct Rollouts {
     awaited: BTreeSet<WorkKey>,
     /// When something changes because of the time alone.
     recheck: Option<Timestamp>,
+    /// How far each has come.
+    progress: Vec<GroupProgress>,
 }
 
 /// One group's rollout at one plan.
@@ -87,10 +91,16 @@ impl Rollouts {
         self.recheck
     }
 
+    /// How far each has come.
+    pub(crate) fn progress(&self) -> &[GroupProgress] {
+        &self.progress
+    }
+
     /// Updates the rollouts, and gives the works that wait.
     pub(crate) fn update(&mut self, inputs: RolloutInputs<'_>) -> RolloutWaits {
         self.awaited.clear();
         self.recheck = None;
+        self.progress.clear();
         let desired = inputs.plan.desired;
         let before = std::mem::replace(&mut self.records, kept_records(inputs.recorded, desired));
         self.times.retain(|(group, cluster), _| {
@@ -113,7 +123,7 @@ impl Rollouts {
             let is_unrecorded = false;
             let mut view =
                 GroupView { inputs, group, rollout, states, blocked, record, is_unrecorded };
-            let mut progress = view.advance();
+            let (mut progress, waves) = view.advance();
             let bytes = view.record_bytes();
             if bytes > room && recorded != Some(&view.record) {
                 view.is_unrecorded = true;
@@ -121,7 +131,8 @@ impl Rollouts {
             }
             room = room.saturating_sub(bytes);
             self.recheck = [self.recheck, progress.recheck].into_iter().flatten().min();
-            view.add_waits(&progress, &mut waits);
+            let causes = view.add_waits(&progress, &mut waits);
+            self.progress.push(view.report(&progress, &waves, &causes));
             self.await_works(rollout, &progress);
             self.keep(group, &view, &progress, recorded);
         }
@@ -209,14 +220,22 @@ fn is_suspended(key: &WorkKey, inputs: PlanInputs<'_>) -> bool {
 
 impl GroupView<'_> {
     /// How far the rollout has come. Updates the record.
-    fn advance(&mut self) -> RolloutProgress {
+    fn advance(&mut self) -> (RolloutProgress, Vec<Wave>) {
         self.retry();
-        let waves = self.waves();
         let states = self.counted_states();
         let (first, deadline) = (&self.record.first, self.rollout.rules.deadline);
         let now = self.inputs.now;
-        let (waves, states, blocked) = (&waves[..], &states, &self.blocked);
-        let mut progress = Rollout { waves, states, blocked, first, deadline, now }.progress();
+        let (states, blocked) = (&states, &self.blocked);
+        let progress_of =
+            |waves: &[Wave]| Rollout { waves, states, blocked, first, deadline, now }.progress();
+        let begun = self.taken();
+        let mut waves = self.waves(begun);
+        let mut progress = progress_of(&waves);
+        if begun.is_some() && progress.wave > begun {
+            // Clusters that joined a wave late have to soak before a further wave begins.
+            waves = self.waves(None);
+            progress = progress_of(&waves);
+        }
         if let Some(breach) = progress.breach.as_ref().filter(|_| self.record.rejected.is_none()) {
             let wave = waves.get(breach.wave).map(|wave| wave.name.clone()).unwrap_or_default();
             let clusters = breach.clusters.iter().take(limits::ROLLOUT_CLUSTERS_MAX).cloned();
@@ -234,7 +253,7 @@ impl GroupView<'_> {
         {
             self.record.begun = Some(wave.name.clone());
         }
-        progress
+        (progress, waves)
     }
 
     /// Continues a rollout that was stopped, if somebody has approved that.
@@ -267,9 +286,9 @@ impl GroupView<'_> {
         states
     }
 
-    fn waves(&self) -> Vec<Wave> {
+    /// The waves. `begun`: nothing soaks in those before this one.
+    fn waves(&self, begun: Option<usize>) -> Vec<Wave> {
         let rules = &self.rollout.rules.waves;
-        let begun = self.begun();
         let mut clusters: Vec<BTreeSet<ClusterName>> = vec![BTreeSet::new(); rules.len()];
         for (cluster, member) in &self.rollout.members {
             // A cluster without works of the group has nothing to do.
@@ -308,15 +327,22 @@ impl GroupView<'_> {
         self.rollout.rules.waves.iter().position(|wave| wave.name == *name)
     }
 
+    /// The position of the last wave that has begun, and of which a cluster has the content.
+    fn taken(&self) -> Option<usize> {
+        (0..=self.begun()?).rev().find(|wave| self.is_taken(*wave))
+    }
+
+    /// Whether a cluster of the wave has the content.
+    fn is_taken(&self, wave: usize) -> bool {
+        let mut members = self.rollout.members.iter().filter(|(_, member)| member.wave == wave);
+        members.any(|(cluster, _)| self.states.contains_key(cluster))
+    }
+
     /// Whether somebody has to approve the wave before further clusters get the content. A wave
     /// that was empty so far has not begun, even if later ones have.
     fn needs_approval(&self, index: usize) -> bool {
         let Some(rules) = self.rollout.rules.waves.get(index) else { return false };
-        let has_content = || {
-            let mut members = self.rollout.members.iter().filter(|(_, it)| it.wave == index);
-            members.any(|(cluster, _)| self.states.contains_key(cluster))
-        };
-        let has_begun = || self.begun().is_some_and(|begun| index <= begun) && has_content();
+        let has_begun = || self.begun().is_some_and(|begun| index <= begun) && self.is_taken(index);
         rules.needs_approval && !has_begun() && !self.is_approved(&self.wave_approval(&rules.name))
     }
 
@@ -341,8 +367,12 @@ impl GroupView<'_> {
     }
 
     /// The works of clusters that must not get the content now, those included that the content no
-    /// longer has.
-    fn add_waits(&self, progress: &RolloutProgress, waits: &mut RolloutWaits) {
+    /// longer has. Gives what they wait for, by wave.
+    fn add_waits(
+        &self,
+        progress: &RolloutProgress,
+        waits: &mut RolloutWaits,
+    ) -> Vec<Arc<RolloutWait>> {
         let mut causes: BTreeMap<(usize, bool), Arc<RolloutWait>> = BTreeMap::new();
         for (cluster, member) in &self.rollout.members {
             let is_waiting = !self.states.contains_key(cluster) && !member.works.is_empty();
@@ -356,6 +386,67 @@ impl GroupView<'_> {
                 waits.insert(key.clone(), wait.clone());
             }
         }
+        causes.into_values().collect()
+    }
+
+    /// How far it has come, for people. `waits`: what clusters without the content wait for.
+    fn report(
+        &self,
+        progress: &RolloutProgress,
+        waves: &[Wave],
+        waits: &[Arc<RolloutWait>],
+    ) -> GroupProgress {
+        let with_clusters = waves.iter().filter(|wave| !wave.clusters.is_empty());
+        let current = progress.wave.and_then(|index| waves.get(index));
+        // A later wave may need its approval already. The rollout does not wait for it yet.
+        let is_told = |wait: &&Arc<RolloutWait>| match wait.cause {
+            RolloutWaitCause::Turn { .. } => false,
+            RolloutWaitCause::Approval(_) | RolloutWaitCause::Window(_) => {
+                current.is_some_and(|wave| wave.name == wait.wave)
+            }
+            _ => true,
+        };
+        let next = waits.iter().find(is_told);
+        let soaking = current.into_iter().flat_map(|wave| {
+            let soaking = wave.clusters.iter().filter_map(|cluster| self.states.get(cluster));
+            soaking.filter_map(|state| match state {
+                ClusterState::Succeeded { since } => Some(later(*since, wave.soak)),
+                _ => None,
+            })
+        });
+        GroupProgress {
+            group: self.group.to_string(),
+            content: self.rollout.content.to_string(),
+            waves: with_clusters.map(|wave| self.report_wave(progress, wave)).collect(),
+            wave: current.map(|wave| wave.name.clone()),
+            soaking_until: soaking.max().filter(|until| *until > self.inputs.now),
+            waits_for: next.map(ToString::to_string),
+            held: next.is_some_and(|wait| wait.is_held()),
+            approval: next.and_then(|wait| Some(wait.approval.as_ref()?.1.to_string())),
+        }
+    }
+
+    fn report_wave(&self, progress: &RolloutProgress, wave: &Wave) -> WaveProgress {
+        let (name, clusters) = (wave.name.clone(), wave.clusters.len());
+        let mut counts = WaveProgress { name, clusters, ..WaveProgress::default() };
+        for cluster in &wave.clusters {
+            let state = self.states.get(cluster);
+            let count = match (progress.active.get(cluster), state) {
+                (Some(ActiveCluster::ToApply), _) | (_, None | Some(ClusterState::ToApply)) => {
+                    &mut counts.waiting
+                }
+                (_, Some(ClusterState::Offline { .. })) => &mut counts.offline,
+                (Some(ActiveCluster::Progressing), _) => &mut counts.progressing,
+                (Some(ActiveCluster::Soaking), _) => &mut counts.soaking,
+                (None, Some(ClusterState::Succeeded { .. } | ClusterState::Skipped)) => {
+                    &mut counts.done
+                }
+                // Without a place, its deadline has passed.
+                (Some(ActiveCluster::Failed) | None, _) => &mut counts.failed,
+            };
+            *count += 1;
+        }
+        counts
     }
 
     fn wait(&self, member: &RolloutMember, progress: &RolloutProgress) -> RolloutWait {

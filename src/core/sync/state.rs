@@ -279,6 +279,7 @@ impl SyncState {
             record_generation: recorded.map_or(0, |record| record.record_generation),
             failed_writes,
             unreachable,
+            rollouts: self.rollouts.progress(),
             now,
         };
         Some(self.status.update(&inputs, shared))

@@ -9,6 +9,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use gitwork_core::model::name::SourceId;
+use gitwork_core::plan::rollout_progress::WaveProgress;
 use gitwork_core::plan::{Action, Guard};
 use gitwork_core::report::status::State;
 
@@ -111,6 +112,7 @@ pub(super) struct LeaderMetrics {
     pub(super) held_works: Family<HeldWorks, Gauge>,
     pub(super) backed_off: Family<OfSource, Gauge>,
     pub(super) states: Family<OfState, Gauge>,
+    pub(super) rollout_clusters: Family<OfState, Gauge>,
     pub(super) synced_commit: Family<OfSource, Gauge>,
 }
 
@@ -141,6 +143,11 @@ impl LeaderMetrics {
                 "Works that another client keeps changing and that are backed off",
             ),
             states: family(of, "work_states", "Works by state"),
+            rollout_clusters: family(
+                of,
+                "rollout_clusters",
+                "Clusters of groups with a rollout, by how far they have come",
+            ),
             synced_commit: family(
                 of,
                 "synced_commit_timestamp_seconds",
@@ -161,6 +168,7 @@ impl LeaderMetrics {
             held_works,
             backed_off,
             states,
+            rollout_clusters,
             synced_commit,
         } = self;
         let source = || source.to_string();
@@ -175,6 +183,9 @@ impl LeaderMetrics {
         }
         for state in State::ALL {
             states.remove(&OfState { source: source(), state: state.as_str() });
+        }
+        for (state, _) in WaveProgress::default().by_state() {
+            rollout_clusters.remove(&OfState { source: source(), state });
         }
     }
 }

@@ -20,7 +20,8 @@ use crate::status_views::{Following, view};
 /// A machine may be busy with other tests.
 const DEADLINE: Duration = Duration::from_secs(300);
 
-fn config(sync: &Sync, more: &Value) -> Value {
+/// The configuration of a daemon for the source, with more fields of the source.
+pub fn config(sync: &Sync, more: &Value) -> Value {
     let mut source = json!({
         "id": sync.id.as_str(), "repo": sync.server.url("fleet.git"), "branch": "main",
         "intervalSeconds": 3600,

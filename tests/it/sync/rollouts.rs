@@ -9,11 +9,16 @@ use gitwork_core::model::work::ANNOTATION_GROUP_CONTENT;
 use gitwork_core::plan::rollouts::GroupRecord;
 use gitwork_hub::{Hub, KubeHub};
 use kube::api::{Patch, PatchParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::fixture::{Running, Sync, annotation, config_map, value_of};
+use super::guards::done;
+use super::held_changes::config;
+use crate::cli::{code, err, out};
 use crate::deploy;
+use crate::forge::daemon::Daemon;
 use crate::harness::eventually;
+use crate::status_views::view;
 
 const DEADLINE: Duration = Duration::from_secs(120);
 
@@ -148,4 +153,50 @@ async fn waves_wait_for_each_other_and_a_failure_stops_them_over_a_restart() {
     report(&sync, 1, "True").await;
     sync.until_value(2, "web", "three").await;
     running.stop().await;
+}
+
+/// Waits until `gitwork rollout status` has this line about the group.
+async fn until_shown(sync: &Sync, line: &str) -> Value {
+    eventually(line, DEADLINE, || async {
+        let output = view(sync, &["rollout", "status", "-o", "json"]).output().unwrap();
+        assert_eq!(code(&output), Some(0), "{}", err(&output));
+        let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let output = view(sync, &["rollout", "status", "edge", "-o", "wide"]).output().unwrap();
+        if out(&output).contains(line) { Ok(value[0].clone()) } else { Err(value.to_string()) }
+    })
+    .await
+    .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rollout_status_shows_the_waves_and_what_lets_them_go_on() {
+    let sync = Sync::new(3).await;
+    commit(&sync, "one");
+    let daemon = Daemon::start(&sync, &config(&sync, &json!({}))).await;
+    sync.until_value(0, "web", "one").await;
+    let begun = until_shown(&sync, "group edge: wave 1/3 lab, 0/3 clusters").await;
+    assert_eq!(begun["waves"][0]["progressing"], 1, "{begun}");
+    assert_eq!(begun["source"], sync.id.as_str());
+    report(&sync, 0, "True").await;
+    let held = until_shown(&sync, "waits for wave town of group edge, which nobody has").await;
+    assert_eq!((&held["wave"], &held["held"]), (&json!("town"), &json!(true)), "{held}");
+    let shown = view(&sync, &["rollout", "status", "--exit-code"]).output().unwrap();
+    assert_eq!(code(&shown), Some(4), "{}", err(&shown));
+    let status = view(&sync, &["status"]).output().unwrap();
+    let hash = held["approval"].as_str().unwrap();
+    for shown in [out(&shown), out(&status)] {
+        assert!(shown.contains(&format!("`gitwork approve {hash}` lets it go on")), "{shown}");
+    }
+    assert!(out(&shown).contains(">   town   1"), "{}", out(&shown));
+    let unknown = view(&sync, &["rollout", "status", "egde"]).output().unwrap();
+    assert_eq!(code(&unknown), Some(1));
+    assert!(err(&unknown).contains("did you mean \"edge\"?"), "{}", err(&unknown));
+    done(&super::budget::gitwork(&sync, &["approve", hash]));
+    sync.until_value(1, "web", "one").await;
+    report(&sync, 1, "True").await;
+    sync.until_value(2, "web", "one").await;
+    report(&sync, 2, "True").await;
+    let ended = until_shown(&sync, "group edge: 3/3 clusters: the rollout has ended").await;
+    assert_eq!(ended.get("wave"), None, "{ended}");
+    drop(daemon);
 }

@@ -214,7 +214,12 @@ impl Connection {
     }
 
     /// Makes the write and has the checker judge it.
-    fn write(&self, key: &WorkKey, effect: &Effect, commit: Option<CommitId>) -> Response {
+    fn write(
+        &self,
+        key: &WorkKey,
+        effect: &Effect,
+        (commit, is_abandoned): (Option<CommitId>, bool),
+    ) -> Response {
         let mut effect = effect.clone();
         if let Some(bug) = self.bug {
             let there = self.there(key);
@@ -239,7 +244,8 @@ impl Connection {
             let _unchanged = self.hub.user_patches(key, &patch);
         }
         let (effect, before, reads) = (&effect, before.as_deref(), &self.reads);
-        self.checker.check_write(&Write { key, effect, commit, before, reads }, &response);
+        self.checker
+            .check_write(&Write { key, effect, commit, before, reads, is_abandoned }, &response);
         response
     }
 
@@ -269,6 +275,7 @@ impl Connection {
     }
 
     async fn executed(&self, key: &WorkKey, effect: &Effect, commit: Option<CommitId>) -> Response {
+        let leads = self.leads.subscribe();
         let delay = self.network().delay_at_loss();
         if let Some(delay) = delay {
             self.checker.trace(|| format!("the leader loses the Lease at a write of {key}"));
@@ -285,7 +292,10 @@ impl Connection {
         self.crash_point(false).await;
         let response = match self.rejection(key) {
             Some(rejection) => Err(rejection),
-            None => self.write(key, effect, commit),
+            None => {
+                let is_abandoned = leads.has_changed().unwrap_or(true);
+                self.write(key, effect, (commit, is_abandoned))
+            }
         };
         self.crash_point(true).await;
         let response = response.map(|work| work.map(|work| self.spoiled(work)));

@@ -268,8 +268,8 @@ impl World {
         is_complete(work) && (wanted.is_empty() || wanted == manifests(work))
     }
 
-    /// Whether a work waits for an object of a work that a user has set Complete, or that cannot give
-    /// it up because of such a work.
+    /// Whether a work waits for an object of a work that a user has set Complete, or that cannot
+    /// give it up because of such a work.
     fn waits_for_giver(&self, git: &Git, content: &CommitContent, key: &WorkKey) -> bool {
         let Some(in_git) = content.works.get(key) else { return false };
         let mut others = self.hub.objects().into_iter();

@@ -1,6 +1,5 @@
 //! A gitwork process: the engine's real loop with its own connection to the hub and its own source.
 
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
@@ -89,13 +88,13 @@ async fn counted<T>(run: impl Future<Output = T>, checker: Checker) -> T {
 
 /// The wall clock of the process.
 fn clock(setting: &ProcessOptions<'_>) -> WallClock {
-    let (machine_clock, latest) = (setting.machine_clock.clone(), AtomicI64::new(i64::MIN));
+    let (machine_clock, latest) = (setting.machine_clock.clone(), Mutex::new(Timestamp::MIN));
     let is_monotonic = setting.bug == Some(Bug::ClockAssumedMonotonic);
     WallClock::new(move || {
         let now = machine_clock.now();
-        let before = latest.fetch_max(now.as_second(), Ordering::Relaxed);
-        let text = if is_monotonic { before.max(now.as_second()) } else { now.as_second() };
-        Timestamp::from_second(text).unwrap_or(now)
+        let mut latest = latest.lock().unwrap();
+        *latest = now.max(*latest);
+        if is_monotonic { *latest } else { now }
     })
 }
 

@@ -14,6 +14,7 @@
 pub mod incremental;
 pub mod live;
 pub mod print;
+pub mod print_rollouts;
 pub mod source;
 pub mod source_report;
 mod source_work;

@@ -15,6 +15,7 @@ use crate::model::diagnostic::{Diagnostic, Severity};
 use crate::model::digest::Digest;
 use crate::model::facts::Facts;
 use crate::model::name::{ClusterName, CommitId, GroupName, SourceId, WorkKey};
+use crate::plan::rollout_progress::GroupProgress;
 use crate::plan::{Guard, Hold};
 use crate::text::style::count;
 use crate::text::truncate::truncate_chars;
@@ -42,6 +43,8 @@ pub struct SourceStatus {
     pub findings: Vec<Diagnostic>,
     /// Changes that wait for approval.
     pub held: Vec<HeldChanges>,
+    /// How far the rollouts of groups have come.
+    pub rollouts: Vec<GroupProgress>,
     /// The facts of the hub that the works follow from.
     pub facts: Option<Arc<Facts>>,
 }
@@ -114,6 +117,7 @@ impl SourceStatus {
             errors: errors.clone().count(),
             first_error: errors.clone().next().map(reported),
             held: inputs.plan.holds(&desired.source).into_iter().map(HeldChanges::of).collect(),
+            rollouts: inputs.rollouts.to_vec(),
             findings: findings(&desired.diagnostics),
             facts: desired.facts.clone(),
         }
@@ -144,7 +148,8 @@ impl SourceStatus {
     }
 
     /// The summary line within `chars_max` characters. It drops names first, then the location of
-    /// an error, then the reason of held changes, and is truncated last.
+    /// an error, then how far rollouts have come, then the reason of held changes, and is truncated
+    /// last.
     pub fn line(&self, chars_max: usize) -> String {
         self.line_of(&self.clusters(), chars_max)
     }
@@ -159,20 +164,24 @@ impl SourceStatus {
         let place = place.as_deref().unwrap_or(&errors);
         let held = self.held.iter().find_map(HeldChanges::clause).unwrap_or_default();
         let note = |state| self.groups_in(state);
+        let rollouts = self.rollouts_clause();
+        let rollouts = rollouts.as_str();
         let forms = [
-            (3, place, held.as_str()),
-            (3, &errors, &held),
-            (1, &errors, &held),
-            (0, &errors, &held),
-            (1, &errors, ""),
-            (0, &errors, ""),
+            (3, place, held.as_str(), rollouts),
+            (3, &errors, &held, rollouts),
+            (1, &errors, &held, rollouts),
+            (0, &errors, &held, rollouts),
+            (1, &errors, &held, ""),
+            (0, &errors, &held, ""),
+            (1, &errors, "", ""),
+            (0, &errors, "", ""),
         ];
         let mut line = String::new();
-        for (names, place, held) in forms {
+        for (names, place, held, rollouts) in forms {
             line = if self.works.is_empty() {
-                format!("no works{place}{held}")
+                format!("no works{place}{held}{rollouts}")
             } else {
-                clusters.line_of("cluster", names, note) + place + held
+                clusters.line_of("cluster", names, note) + place + held + rollouts
             };
             if line.chars().count() <= chars_max {
                 return line;
@@ -183,6 +192,17 @@ impl SourceStatus {
 }
 
 impl SourceStatus {
+    /// The rollouts that have not ended: the first one, and how many more.
+    fn rollouts_clause(&self) -> String {
+        let mut open = self.rollouts.iter().filter(|one| !one.has_ended());
+        let Some(first) = open.next() else { return String::new() };
+        let more = match open.count() {
+            0 => String::new(),
+            more => format!(" and {}", count(more, "more rollout")),
+        };
+        format!("; {}{more}", first.short())
+    }
+
     /// The groups of the works in a state that determines the state of more clusters than a line
     /// names; `None` if a work of no group is among them, or if there are many groups.
     fn groups_in(&self, state: State) -> Option<String> {

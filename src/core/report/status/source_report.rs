@@ -14,6 +14,7 @@ use crate::model::name::{CommitId, WorkKey};
 use crate::plan::Reason;
 use crate::plan::record;
 use crate::plan::record::RecordError;
+use crate::plan::rollout_progress::GroupProgress;
 use crate::report::page;
 use crate::report::page::SourceInfo;
 use crate::text::truncate::truncate_chars;
@@ -32,6 +33,9 @@ pub struct SourceReport {
     /// Changes that wait for approval.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<ReportedHold>,
+    /// How far the rollouts of groups have come; those that have not ended come first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rollouts: Vec<GroupProgress>,
     /// Works that are held, suspended, frozen, in conflict, rejected, or between which objects
     /// move.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -173,6 +177,7 @@ impl SourceReport {
                 commit: status.commit,
                 error: None,
                 holds: status.held.iter().map(|held| ReportedHold::of(held, info)).collect(),
+                rollouts: reported_rollouts(status),
                 works: Vec::new(),
                 works_left_out: 0,
             },
@@ -204,9 +209,10 @@ impl SourceReport {
 
     /// Whether both reports are equal, apart from time and commit.
     pub fn is_same_except_time(&self, other: &Self) -> bool {
-        let Self { at: _, commit: _, error, holds, works, works_left_out } = self;
+        let Self { at: _, commit: _, error, holds, rollouts, works, works_left_out } = self;
         *error == other.error
             && *holds == other.holds
+            && *rollouts == other.rollouts
             && *works == other.works
             && *works_left_out == other.works_left_out
     }
@@ -220,6 +226,19 @@ impl SourceReport {
     pub fn read(text: &str) -> Result<Self, RecordError> {
         record::from_text(text)
     }
+}
+
+/// The rollouts for the report: those that have not ended, then others, as many as have room.
+fn reported_rollouts(status: &SourceStatus) -> Vec<GroupProgress> {
+    let mut all = status.rollouts.clone();
+    all.sort_by_key(GroupProgress::has_ended);
+    let mut left = limits::REPORTED_ROLLOUTS_BYTES_MAX;
+    let has_room = |rollout: &GroupProgress| {
+        let bytes = serde_json::to_string(rollout).map_or(usize::MAX, |text| text.len() + 1);
+        left = left.saturating_sub(bytes);
+        left > 0
+    };
+    all.into_iter().take_while(has_room).collect()
 }
 
 impl ReportedHold {
@@ -245,6 +264,8 @@ impl ReportedSource {
                  {command}"
             ));
         }
+        let open = reported.rollouts.iter().filter(|rollout| !rollout.has_ended());
+        lines.extend(open.map(|rollout| format!("source {source}: {rollout}")));
         if reported.works_left_out > 0 {
             let left = reported.works_left_out;
             lines.push(format!(

@@ -13,6 +13,7 @@ use crate::plan::awaited::AwaitedState;
 use crate::plan::drift_backoff::Contentions;
 use crate::plan::moves::ObjectMove;
 use crate::plan::observed::Observed;
+use crate::plan::rollout_progress::GroupProgress;
 use crate::plan::{Effect, Plan, PlanStep, Reason};
 use crate::render::desired::Desired;
 use crate::render::layout;
@@ -90,6 +91,8 @@ pub struct StatusInputs<'a> {
     pub failed_writes: &'a BTreeMap<WorkKey, FailedWrite>,
     /// Clusters that the hub cannot reach.
     pub unreachable: &'a BTreeSet<ClusterName>,
+    /// How far the rollouts of groups have come.
+    pub rollouts: &'a [GroupProgress],
     /// The present time: the start of states that are new.
     pub now: Timestamp,
 }

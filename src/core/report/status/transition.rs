@@ -173,6 +173,7 @@ mod tests {
             findings: Vec::new(),
             facts: None,
             held: Vec::new(),
+            rollouts: Vec::new(),
         }
     }
 

@@ -43,6 +43,11 @@ fn cell(state: State) -> &'static str {
     if state.is_applied() { "✓" } else { state.as_str() }
 }
 
+/// One line of a list.
+fn line(text: &impl ToString) -> String {
+    plain(&text.to_string())
+}
+
 pub fn readme(status: &SourceStatus) -> String {
     let mut out = format!("# Status of {}\n\n", plain(status.source.as_str()));
     out.push_str(&plain(&status.line(LINE_CHARS_MAX)));
@@ -51,6 +56,12 @@ pub fn readme(status: &SourceStatus) -> String {
         out.push_str(&format!("Commit `{commit}`. "));
     }
     out.push_str("Written by gitwork; manual changes are overwritten.\n\n");
+    for rollout in status.rollouts.iter().filter(|rollout| !rollout.has_ended()) {
+        out.push_str(&format!("Rollout of {}:\n\n", line(rollout)));
+        let waves = rollout.waves.iter().map(|wave| format!("- {}\n", line(wave)));
+        out.push_str(&waves.collect::<String>());
+        out.push('\n');
+    }
     let mut clusters: BTreeMap<&ClusterName, BTreeMap<&WorkName, State>> = BTreeMap::new();
     for (key, work) in &status.works {
         clusters.entry(&key.cluster).or_default().insert(&key.work, work.state);

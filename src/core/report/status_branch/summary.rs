@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::plan::rollout_progress::GroupProgress;
 use crate::report::status::State;
 use crate::report::status::source::SourceStatus;
 use crate::report::status::work_states::ClusterStates;
@@ -40,6 +41,9 @@ pub struct StatusSummary {
     pub errors: usize,
     /// The first error, with its location.
     pub first_error: Option<String>,
+    /// How far the rollouts of groups have come.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rollouts: Vec<GroupProgress>,
     /// Works that need attention.
     pub problems: Vec<WorkProblem>,
     /// Problems left out because of the limit.
@@ -119,6 +123,7 @@ impl StatusSummary {
                 .first_error
                 .as_deref()
                 .map(|error| truncate_chars(&escape_untrusted(error), LINE_CHARS_MAX).into_owned()),
+            rollouts: status.rollouts.clone(),
             problems,
             problems_left_out,
         }

@@ -37,6 +37,7 @@ fn status(works: &[(&str, &str, State)]) -> SourceStatus {
         errors: 0,
         first_error: None,
         held: Vec::new(),
+        rollouts: Vec::new(),
         findings: Vec::new(),
         facts: None,
     }

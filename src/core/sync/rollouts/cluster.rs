@@ -14,6 +14,10 @@ use crate::rollout::{ClusterState, later};
 /// applied the update: it looks at each object every 10 to 30 seconds, and retries for a minute.
 const HEALTH_DELAY: Duration = Duration::from_secs(120);
 
+/// Kubernetes writes times in whole seconds, rounded down: what is said of a time may have happened
+/// so much later.
+const TIME_PRECISION: Duration = Duration::from_secs(1);
+
 /// What the hub shows of the works of a group on one cluster.
 #[derive(Debug, Default)]
 pub(super) struct ClusterView {
@@ -89,7 +93,7 @@ impl ClusterView {
     fn applied_since(&self, now: Timestamp) -> Timestamp {
         let known = self.written.zip(self.health.applied);
         let known = known.filter(|(written, applied)| applied >= written);
-        known.map_or(now, |(_, applied)| applied.min(now))
+        known.map_or(now, |(_, applied)| later(applied, TIME_PRECISION).min(now))
     }
 }
 
@@ -138,7 +142,8 @@ impl ClusterTimes {
             return progressing;
         }
         // A clock of the cluster that is ahead must not make the soak endless.
-        let healthy = view.health.since.map_or(applied, |since| since.min(now));
+        let healthy = view.health.since.map(|since| later(since, TIME_PRECISION).min(now));
+        let healthy = healthy.unwrap_or(applied);
         ClusterState::Succeeded { since: healthy.max(counts_at) }
     }
 

@@ -202,6 +202,13 @@ impl World {
         self.approved.add(&source, read);
     }
 
+    /// How far the rollout of the group has come, as of the last plan.
+    fn progress(&self) -> String {
+        let [rollout] = self.rollouts.progress() else { panic!("one group") };
+        let waves = rollout.waves.iter().map(|wave| format!("\n{wave}"));
+        format!("{rollout}{}", waves.collect::<String>())
+    }
+
     fn restart(&mut self) {
         self.rollouts = Rollouts::default();
     }
@@ -218,11 +225,20 @@ fn clusters_get_the_content_in_waves() {
     assert_eq!(world.reason("d"), expected);
     world.report(&["a"], Report::Healthy);
     assert_eq!(world.pass(), NOTHING, "it soaks");
+    assert_eq!(
+        world.progress(),
+        "group g: wave 1/3 lab, 0/5 clusters, soaking until 1970-01-12T14:21:00Z\nwave lab, 1 \
+         cluster: 1 soaking\nwave town, 2 clusters: 2 waiting\nthe last wave, 2 clusters: 2 \
+         waiting"
+    );
     world.now += 59;
     assert_eq!(world.pass(), NOTHING);
     world.now += 1;
     assert_eq!(world.pass(), NOTHING, "the next wave needs an approval");
     assert!(world.reason("b").starts_with("held: waits for wave town of group g, which nobody"));
+    let held = "group g: wave 2/3 town, 1/5 clusters; waits for wave town of group g, which nobody \
+                has approved; `gitwork approve ";
+    assert!(world.progress().starts_with(held), "{}", world.progress());
     world.approve("b");
     assert_eq!(world.pass(), ["b"]);
     assert_eq!(world.pass(), NOTHING);
@@ -234,6 +250,11 @@ fn clusters_get_the_content_in_waves() {
     world.report(&["d", "e"], Report::Healthy);
     assert_eq!(world.pass(), NOTHING);
     assert_eq!(world.rollouts.recheck(), None);
+    assert_eq!(
+        world.progress(),
+        "group g: 5/5 clusters: the rollout has ended\nwave lab, 1 cluster: 1 done\nwave town, 2 \
+         clusters: 2 done\nthe last wave, 2 clusters: 2 done"
+    );
 }
 
 #[test]
@@ -264,6 +285,46 @@ fn a_wave_that_was_empty_needs_its_approval_when_a_cluster_joins() {
     assert_eq!(world.pass(), NOTHING);
     assert!(world.reason("b").contains("which nobody has approved"));
     world.approve("b");
+    assert_eq!(world.pass(), ["b"]);
+}
+
+#[test]
+fn a_cluster_that_joins_an_early_wave_late_soaks_before_a_further_wave_begins() {
+    let of = |members: &str| WAVES.replace("[a, b, c, d, e]", members);
+    let mut world = World::new(&of("[b, c, d]"));
+    assert_eq!(world.pass(), NOTHING);
+    world.approve("b");
+    assert_eq!(world.pass(), ["b"]);
+    world.report(&["b"], Report::Healthy);
+    world.files.extend(files(&[("groups/g/group.yaml", &of("[a, b, c, d]"))]));
+    assert_eq!(world.pass(), ["a"]);
+    assert_eq!(world.pass(), NOTHING);
+    world.report(&["a"], Report::Healthy);
+    assert_eq!(world.pass(), ["c"], "its wave has begun");
+    world.report(&["c"], Report::Healthy);
+    assert_eq!(world.pass(), NOTHING, "it soaks");
+    world.now += 59;
+    assert_eq!(world.pass(), NOTHING);
+    world.now += 1;
+    assert_eq!(world.pass(), ["d"]);
+}
+
+/// The record is written before the clusters of the wave get the content.
+#[test]
+fn a_wave_of_which_no_cluster_has_the_content_has_not_begun() {
+    let of = |members: &str| WAVES.replace("[a, b, c, d, e]", members);
+    let mut world = World::new(&of("[b]"));
+    world.approve("b");
+    let hub = world.hub.clone();
+    assert_eq!(world.pass(), ["b"]);
+    // The leader stops before its first write.
+    world.hub = hub;
+    world.restart();
+    world.files.extend(files(&[("groups/g/group.yaml", &of("[a, b]"))]));
+    assert_eq!(world.pass(), ["a"]);
+    world.report(&["a"], Report::Healthy);
+    assert_eq!(world.pass(), NOTHING, "it soaks");
+    world.now += 60;
     assert_eq!(world.pass(), ["b"]);
 }
 

@@ -347,6 +347,7 @@ impl World {
             record_generation: 0,
             failed_writes: &self.failed_writes,
             unreachable: &unreachable,
+            rollouts: &[],
             now: at,
         };
         assert_eq!(status, SourceStatus::of(&inputs, self.status.as_ref()), "the status");

@@ -116,6 +116,8 @@ pub struct Write<'a> {
     pub before: Option<&'a Value>,
     /// The commits that the process has read.
     pub reads: &'a ReadLog,
+    /// The process has lost the Lease since it sent the request, and may be the leader again.
+    pub is_abandoned: bool,
 }
 
 /// The result of a write, as the hub returns it.

@@ -37,6 +37,7 @@ pub fn status(works: Vec<(WorkKey, WorkState)>) -> SourceStatus {
         findings: Vec::new(),
         facts: None,
         held: Vec::new(),
+        rollouts: Vec::new(),
     }
 }
 

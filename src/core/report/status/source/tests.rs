@@ -89,6 +89,7 @@ fn one(there: Option<ObservedWork>, step: PlanStep, failed: Option<FailedWrite>)
         record_generation: 0,
         failed_writes: &failed_writes,
         unreachable: &BTreeSet::new(),
+        rollouts: &[],
         now: now(0),
     };
     SourceStatus::of(&inputs, None).works.remove(&key).unwrap()
@@ -104,6 +105,7 @@ fn without_hub(desired: &Desired, now: Timestamp, before: Option<&SourceStatus>)
         record_generation: 0,
         failed_writes: &BTreeMap::new(),
         unreachable: &BTreeSet::new(),
+        rollouts: &[],
         now,
     };
     SourceStatus::of(&inputs, before)
@@ -253,6 +255,7 @@ fn contended_work_is_degraded_before_and_after_each_repair() {
             record_generation: 0,
             failed_writes: &BTreeMap::new(),
             unreachable: &BTreeSet::new(),
+            rollouts: &[],
             now: now(0),
         };
         let work = SourceStatus::of(&inputs, None).works.remove(&key).unwrap();

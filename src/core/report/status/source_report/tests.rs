@@ -45,6 +45,7 @@ fn status(works: Vec<(WorkKey, WorkState)>) -> SourceStatus {
         first_error: None,
         findings: Vec::new(),
         facts: None,
+        rollouts: Vec::new(),
         held: vec![HeldChanges {
             guard: Guard::Budget,
             hash: Digest::of(b"plan"),

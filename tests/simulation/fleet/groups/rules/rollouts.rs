@@ -29,6 +29,8 @@ struct Begun {
     at: Instant,
     /// Identifies the process.
     process: usize,
+    /// The process had lost the Lease when the request arrived, and may be the leader again.
+    is_abandoned: bool,
 }
 
 /// What gitwork and operators did.
@@ -36,6 +38,9 @@ struct Begun {
 pub struct RolloutHistory {
     /// The clusters that took each content, or had it.
     begun: BTreeMap<(ClusterName, Content), Begun>,
+    /// The clusters that took the mark of a content in their turn. The text of the marked work may
+    /// be the same as before.
+    marked: BTreeSet<(ClusterName, Digest)>,
     /// For each recorded content: the last wave that the record names.
     recorded: BTreeMap<Digest, usize>,
     /// When each content was recorded as rejected.
@@ -116,8 +121,10 @@ impl GroupRules {
         let process = std::sync::Arc::as_ptr(write.reads) as usize;
         let digest = after.and_then(digest_of);
         let is_known = |content: &Content| {
-            let begun = &rollouts.lock().unwrap().begun;
-            begun.contains_key(&(cluster.clone(), content.clone()))
+            let history = rollouts.lock().unwrap();
+            let is_marked = |digest| history.marked.contains(&(cluster.clone(), digest));
+            history.begun.contains_key(&(cluster.clone(), content.clone()))
+                || digest.is_some_and(is_marked)
         };
         let leaves = after.is_none() && !self.is_certain_member(work, cluster);
         // If nothing of a group is left, it leaves all clusters at once.
@@ -128,15 +135,26 @@ impl GroupRules {
             let may = is_same || is_free(content) || is_known(content);
             if may { Ok(()) } else { self.judge_turn(&candidate) }
         };
+        let takes_turn = |content: &&Content| {
+            let candidate = Candidate { works, cluster, content, digest, process };
+            self.judge_turn(&candidate).is_ok()
+        };
+        let marks = is_same && contents.iter().any(takes_turn);
         let results: Vec<(&Content, Result<(), String>)> =
             contents.into_iter().map(|content| (content, judge(content))).collect();
-        let begun = Begun { at: Instant::now(), process };
+        let begun = Begun { at: Instant::now(), process, is_abandoned: write.is_abandoned };
         let mut history = rollouts.lock().unwrap();
+        history.marked.extend(digest.filter(|_| marks).map(|digest| (cluster.clone(), digest)));
         let mut found = Err("no commit wants it so".to_owned());
         for (content, result) in results {
             if result.is_ok() && !leaves && (!is_same || self.has(works, cluster, content)) {
                 let key = (cluster.clone(), content.clone());
-                history.begun.entry(key).or_insert(begun);
+                if is_same {
+                    history.begun.entry(key).or_insert(begun);
+                } else {
+                    // It may have had the content before, and lost it.
+                    history.begun.insert(key, begun);
+                }
             }
             found = if found.is_ok() { found } else { result };
         }
@@ -183,7 +201,10 @@ impl GroupRules {
                 }
             } else if works != LABELLED {
                 let begun = history.begun.get(&((*other).clone(), content.clone()));
-                let is_late = |begun: &Begun| begun.process != process && begun.at.elapsed() < LATE;
+                let is_late = |begun: &Begun| {
+                    let is_of_other = begun.process != process || begun.is_abandoned;
+                    is_of_other && begun.at.elapsed() < LATE
+                };
                 let takes_place = begun.is_some_and(|begun| !is_late(begun));
                 if takes_place
                     && is_there(&seen, other, content)
