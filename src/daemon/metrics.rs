@@ -310,6 +310,7 @@ mod tests {
             "commit_timestamp_seconds",
             "held_deletes",
             "held_works",
+            "rollout_clusters",
             "source_errors",
             "synced_commit_timestamp_seconds",
             "unverified_commit",

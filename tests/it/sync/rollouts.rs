@@ -158,11 +158,14 @@ async fn waves_wait_for_each_other_and_a_failure_stops_them_over_a_restart() {
 /// Waits until `gitwork rollout status` has this line about the group.
 async fn until_shown(sync: &Sync, line: &str) -> Value {
     eventually(line, DEADLINE, || async {
+        let table = view(sync, &["rollout", "status", "edge"]).output().unwrap();
+        if !out(&table).contains(line) {
+            return Err(out(&table) + &err(&table));
+        }
         let output = view(sync, &["rollout", "status", "-o", "json"]).output().unwrap();
         assert_eq!(code(&output), Some(0), "{}", err(&output));
         let value: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let output = view(sync, &["rollout", "status", "edge", "-o", "wide"]).output().unwrap();
-        if out(&output).contains(line) { Ok(value[0].clone()) } else { Err(value.to_string()) }
+        Ok(value[0].clone())
     })
     .await
     .unwrap()
