@@ -82,7 +82,7 @@ pub const RECORD_BYTES_MAX: usize = 200 * 1024;
 /// Bytes of a source's report on the hub: some hundred works with their reasons. Each change writes
 /// all of it.
 pub const REPORT_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of the rollouts in the same report.
+/// Bytes of the rollouts in the same report, and in `summary.json`.
 pub const REPORTED_ROLLOUTS_BYTES_MAX: usize = 16 * 1024;
 /// The text of a source's origin: a URL or a folder, and a path. It is in messages, too.
 pub const ORIGIN_BYTES_MAX: usize = 1_024;

@@ -191,12 +191,7 @@ impl<'a> SourceHistory<'a> {
             let objects = &there;
             let (after, removed_by) = (Some(before), head);
             let removal = FolderRemoval { key, folder, removed_by, before, after, objects, facts };
-            let state = folder_removal::last_known_state(&self.config.id, &removal)?;
-            match state {
-                Some(state) => found.insert(key.clone(), state),
-                None => found
-                    .insert_dependencies(key.clone(), folder_removal::last_dependencies(&removal)?),
-            }
+            folder_removal::add_to(&mut found, &self.config.id, &removal)?;
         }
         Ok((found, removed))
     }
@@ -241,14 +236,9 @@ impl<'a> SourceHistory<'a> {
                 objects: before,
                 facts: self.config.facts.clone(),
             };
-            let Some(mut state) = folder_removal::last_known_state(&self.config.id, &removal)?
-            else {
-                let dependencies = folder_removal::last_dependencies(&removal)?;
-                found.insert_dependencies(key.clone(), dependencies);
-                continue;
-            };
-            state.added_since = Some(added.since(before.root, before)?);
-            found.insert(key.clone(), state);
+            if let Some(state) = folder_removal::add_to(&mut found, &self.config.id, &removal)? {
+                state.added_since = Some(added.since(before.root, before)?);
+            }
         }
         Ok(found)
     }

@@ -72,14 +72,19 @@ fn generated_command_pages_are_up_to_date() {
     let mut page = String::from(
         "<!-- Generated from the code: GITWORK_UPDATE=1 cargo test --test it -->\n# Commands\n",
     );
-    for sub in command.get_subcommands_mut().filter(|sub| sub.get_name() != "help") {
-        let help = sub.clone().term_width(100).render_long_help().to_string();
+    let mut all = Vec::new();
+    for sub in command.get_subcommands() {
+        all.push((sub.get_name().to_owned(), sub.clone()));
+        let below = sub.get_subcommands();
+        all.extend(
+            below.map(|one| (format!("{} {}", sub.get_name(), one.get_name()), one.clone())),
+        );
+    }
+    all.retain(|(name, _)| name.split(' ').all(|word| word != "help"));
+    for (name, sub) in all {
+        let help = sub.term_width(100).render_long_help().to_string();
         let help: Vec<&str> = help.lines().map(str::trim_end).collect();
-        page.push_str(&format!(
-            "\n## {}\n\n```text\n{}\n```\n",
-            sub.get_name(),
-            help.join("\n").trim_end()
-        ));
+        page.push_str(&format!("\n## {}\n\n```text\n{}\n```\n", name, help.join("\n").trim_end()));
     }
     assert_up_to_date("docs/commands.md", &page);
     let reported =

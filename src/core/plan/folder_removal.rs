@@ -17,7 +17,7 @@ use crate::model::digest::Digest;
 use crate::model::facts::Facts;
 use crate::model::name::{ClusterName, CommitId, ObjectId, RepoPath, SourceId, WorkKey, WorkName};
 use crate::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
-use crate::plan::last_known::LastKnownState;
+use crate::plan::last_known::{LastKnownState, LastKnownStates};
 use crate::render::config_file::read_config;
 use crate::render::layout;
 pub use crate::render::layout::is_of_group;
@@ -78,13 +78,27 @@ pub fn last_known_state(
     }))
 }
 
+/// Adds what Git last said of the work, and answers its last state. If that is unknown, it adds the
+/// works that the work depended on.
+pub fn add_to<'f>(
+    found: &'f mut LastKnownStates,
+    source: &SourceId,
+    removal: &FolderRemoval<'_>,
+) -> Result<Option<&'f mut LastKnownState>, ObjectError> {
+    let key = removal.key;
+    match last_known_state(source, removal)? {
+        Some(state) => found.insert(key.clone(), state),
+        None => found.insert_dependencies(key.clone(), last_dependencies(removal)?),
+    }
+    Ok(found.works.get_mut(key))
+}
+
 /// The works that the work depended on, by its last work.yaml: all that is known if it has no
 /// [`last_known_state`]. Names that no work can have are left out.
 pub fn last_dependencies(removal: &FolderRemoval<'_>) -> Result<Arc<[WorkKey]>, ObjectError> {
     let root = group_folder(removal)?.unwrap_or(removal.before);
     let snapshot = Snapshot { commit: None, root, objects: removal.objects };
-    let config = work_config(removal.folder, &snapshot)?.flatten();
-    let entries = config.map(|config| config.depends_on).unwrap_or_default();
+    let entries = work_config(removal.folder, &snapshot)?.unwrap_or_default().depends_on;
     let dependencies = entries.into_iter().filter_map(|entry| {
         let cluster = entry.cluster.as_deref().unwrap_or(removal.key.cluster.as_str());
         let cluster = ClusterName::parse(cluster).ok()?;
@@ -100,16 +114,15 @@ pub fn work_name(
     snapshot: &Snapshot<'_>,
 ) -> Result<Option<WorkName>, ObjectError> {
     let Some(config) = work_config(folder, snapshot)? else { return Ok(None) };
-    let name = config.and_then(|config| config.name);
-    Ok(WorkName::parse(name.as_deref().unwrap_or(folder.name())).ok())
+    Ok(WorkName::parse(config.name.as_deref().unwrap_or(folder.name())).ok())
 }
 
-/// The work.yaml of a work folder, if there is one; `None` if there is no folder, or it cannot be
-/// read.
+/// The work.yaml of a work folder, with nothing set if there is none; `None` if there is no folder,
+/// or the file cannot be read.
 fn work_config(
     folder: &RepoPath,
     snapshot: &Snapshot<'_>,
-) -> Result<Option<Option<WorkFile>>, ObjectError> {
+) -> Result<Option<WorkFile>, ObjectError> {
     let mut folders = Folders::new(snapshot.root, snapshot.objects);
     let Some(tree) = folders.read(folder)? else { return Ok(None) };
     let blob = match tree.get(WORK_FILE) {
@@ -124,7 +137,7 @@ fn work_config(
     if problems.iter().any(Diagnostic::is_error) {
         return Ok(None);
     }
-    Ok(Some(config.map(|config| config.value)))
+    Ok(Some(config.map(|config| config.value).unwrap_or_default()))
 }
 
 /// The tree that still has the work folder of a group: the cluster has left the group, and no

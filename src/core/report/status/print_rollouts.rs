@@ -1,7 +1,7 @@
 //! Prints how far rollouts have come. Text from the hub is escaped.
 
 use super::source_report::ReportedSource;
-use crate::plan::rollout_progress::GroupProgress;
+use crate::plan::rollout_progress::{GroupProgress, WaveProgress};
 use crate::text::escape::escape_untrusted;
 use crate::text::style::{ColorMode, TextStyle};
 use crate::text::table::{Cell, Table};
@@ -42,17 +42,10 @@ pub fn selected<'a>(
 }
 
 fn waves(rollout: &GroupProgress) -> Table {
-    let mut table = Table::new(&[
-        "",
-        "WAVE",
-        "CLUSTERS",
-        "DONE",
-        "SOAKING",
-        "PROGRESSING",
-        "FAILED",
-        "OFFLINE",
-        "WAITING",
-    ]);
+    let states = WaveProgress::default().by_state().map(|(word, _)| word.to_uppercase());
+    let mut header = vec!["", "WAVE", "CLUSTERS"];
+    header.extend(states.iter().map(String::as_str));
+    let mut table = Table::new(&header);
     for wave in &rollout.waves {
         let is_current = rollout.wave.as_ref() == Some(&wave.name);
         let mark = if is_current { ">" } else { "" };
@@ -67,7 +60,6 @@ fn waves(rollout: &GroupProgress) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::rollout_progress::WaveProgress;
     use crate::report::status::source_report::SourceReport;
 
     #[test]

@@ -192,6 +192,19 @@ impl SourceStatus {
 }
 
 impl SourceStatus {
+    /// The rollouts for reports: those that have not ended, then others, as many as have room.
+    pub(crate) fn reported_rollouts(&self) -> Vec<GroupProgress> {
+        let mut all: Vec<&GroupProgress> = self.rollouts.iter().collect();
+        all.sort_by_key(|rollout| rollout.has_ended());
+        let mut left = limits::REPORTED_ROLLOUTS_BYTES_MAX;
+        let has_room = |rollout: &&GroupProgress| {
+            let bytes = serde_json::to_string(rollout).map_or(usize::MAX, |text| text.len() + 1);
+            left = left.saturating_sub(bytes);
+            left > 0
+        };
+        all.into_iter().take_while(has_room).cloned().collect()
+    }
+
     /// The rollouts that have not ended: the first one, and how many more.
     fn rollouts_clause(&self) -> String {
         let mut open = self.rollouts.iter().filter(|one| !one.has_ended());

@@ -177,7 +177,7 @@ impl SourceReport {
                 commit: status.commit,
                 error: None,
                 holds: status.held.iter().map(|held| ReportedHold::of(held, info)).collect(),
-                rollouts: reported_rollouts(status),
+                rollouts: status.reported_rollouts(),
                 works: Vec::new(),
                 works_left_out: 0,
             },
@@ -226,19 +226,6 @@ impl SourceReport {
     pub fn read(text: &str) -> Result<Self, RecordError> {
         record::from_text(text)
     }
-}
-
-/// The rollouts for the report: those that have not ended, then others, as many as have room.
-fn reported_rollouts(status: &SourceStatus) -> Vec<GroupProgress> {
-    let mut all = status.rollouts.clone();
-    all.sort_by_key(GroupProgress::has_ended);
-    let mut left = limits::REPORTED_ROLLOUTS_BYTES_MAX;
-    let has_room = |rollout: &GroupProgress| {
-        let bytes = serde_json::to_string(rollout).map_or(usize::MAX, |text| text.len() + 1);
-        left = left.saturating_sub(bytes);
-        left > 0
-    };
-    all.into_iter().take_while(has_room).collect()
 }
 
 impl ReportedHold {

@@ -56,7 +56,7 @@ pub fn readme(status: &SourceStatus) -> String {
         out.push_str(&format!("Commit `{commit}`. "));
     }
     out.push_str("Written by gitwork; manual changes are overwritten.\n\n");
-    for rollout in status.rollouts.iter().filter(|rollout| !rollout.has_ended()) {
+    for rollout in status.reported_rollouts().iter().filter(|rollout| !rollout.has_ended()) {
         out.push_str(&format!("Rollout of {}:\n\n", line(rollout)));
         let waves = rollout.waves.iter().map(|wave| format!("- {}\n", line(wave)));
         out.push_str(&waves.collect::<String>());

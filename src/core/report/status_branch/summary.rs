@@ -41,7 +41,8 @@ pub struct StatusSummary {
     pub errors: usize,
     /// The first error, with its location.
     pub first_error: Option<String>,
-    /// How far the rollouts of groups have come.
+    /// How far the rollouts of groups have come; those that have not ended come first. As many as
+    /// have room.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rollouts: Vec<GroupProgress>,
     /// Works that need attention.
@@ -123,7 +124,7 @@ impl StatusSummary {
                 .first_error
                 .as_deref()
                 .map(|error| truncate_chars(&escape_untrusted(error), LINE_CHARS_MAX).into_owned()),
-            rollouts: status.rollouts.clone(),
+            rollouts: status.reported_rollouts(),
             problems,
             problems_left_out,
         }

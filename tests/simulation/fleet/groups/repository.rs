@@ -293,16 +293,10 @@ impl SourceReader for GroupSource {
                 objects: &state.objects,
                 facts: self.facts.clone(),
             };
-            let last_state = folder_removal::last_known_state(&self.id, &removal)?;
-            let Some(mut last_state) = last_state else {
-                let dependencies = folder_removal::last_dependencies(&removal)?;
-                found.insert_dependencies(key.clone(), dependencies);
-                continue;
-            };
-            if last_in < head {
+            let last_state = folder_removal::add_to(&mut found, &self.id, &removal)?;
+            if let Some(last_state) = last_state.filter(|_| last_in < head) {
                 last_state.added_since = Some(added.since(commits[last_in].root, &state.objects)?);
             }
-            found.insert(key.clone(), last_state);
         }
         Ok(found)
     }
