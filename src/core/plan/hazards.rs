@@ -46,6 +46,8 @@ pub struct Hazards {
     outside_window: BTreeMap<WorkKey, Reason>,
     /// Works that wait for the wave of their cluster. They forbid every write.
     waves: BTreeMap<WorkKey, Reason>,
+    /// The same for works that Git wants with an earlier content meanwhile: nothing forbids that.
+    waiting: BTreeMap<WorkKey, Reason>,
     /// Works that another writer keeps changing. They forbid a write of the same content.
     contended: BTreeMap<WorkKey, Arc<Contention>>,
     /// Whether any deletion is held: works that are created meanwhile carry a marker.
@@ -76,6 +78,8 @@ impl Hazards {
         let contended = policy.contentions.iter().filter(|(_, contention)| contention.waits);
         let waves = policy.rollout_waits.iter();
         let waves = waves.map(|(key, wait)| (key.clone(), Reason::of_wave(wait)));
+        // What a cluster has meanwhile may be put back.
+        let (waiting, waves) = waves.partition(|(key, _)| desired.has_earlier_content(key));
         Self {
             other_origin,
             suspensions: policy.suspensions.clone(),
@@ -83,7 +87,8 @@ impl Hazards {
             clusters_suspended: desired.suspended.clusters.iter().cloned().collect(),
             rewind,
             restored,
-            waves: waves.collect(),
+            waves,
+            waiting,
             contended: contended.map(|(key, one)| (key.clone(), one.clone())).collect(),
             ..Self::default()
         }
@@ -151,6 +156,7 @@ impl Hazards {
             restored,
             outside_window,
             waves,
+            waiting,
             contended,
             deletions_held,
         } = other;
@@ -163,6 +169,7 @@ impl Hazards {
             && self.restored == *restored
             && self.outside_window == *outside_window
             && self.waves == *waves
+            && self.waiting == *waiting
             && self.contended == *contended
             && self.deletions_held == *deletions_held
     }
@@ -206,6 +213,11 @@ impl Hazards {
             .or_else(|| self.waves.get(key))
             .cloned()
             .or_else(|| self.contention(key, effect))
+    }
+
+    /// What a work waits for that has what it may have now.
+    pub fn waits(&self, key: &WorkKey) -> Option<Reason> {
+        self.waiting.get(key).cloned()
     }
 
     fn suspension(&self, key: &WorkKey) -> Option<Reason> {

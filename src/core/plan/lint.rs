@@ -230,7 +230,8 @@ impl<'a> Write<'a> {
         if policy.restored.is_some() && self.effect.removes() {
             return true;
         }
-        if policy.rollout_waits.contains_key(&self.step.key) {
+        let key = &self.step.key;
+        if policy.rollout_waits.contains_key(key) && !desired.has_earlier_content(key) {
             return true;
         }
         if self.is_put_back() {

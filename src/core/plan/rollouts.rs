@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::approval::{Approval, RolloutApproval, RolloutStep};
 use crate::model::digest::Digest;
-use crate::model::name::{ClusterName, GroupName, SourceId, WorkKey};
+use crate::model::name::{ClusterName, CommitId, GroupName, SourceId, WorkKey};
 use crate::rollout::rules::REST;
 
 /// The works that must not be changed now, because their cluster waits for its wave.
@@ -82,6 +82,12 @@ pub struct GroupRecord {
     /// Clusters where the content before failed: they come first in their waves.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub first: BTreeSet<ClusterName>,
+    /// The content that was last rolled out to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_good: Option<Digest>,
+    /// A commit that has this content, the last good one, and each that a cluster has.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub commits: BTreeMap<Digest, CommitId>,
 }
 
 /// Where a content failed.
@@ -108,13 +114,20 @@ impl GroupRecord {
             retries: 0,
             excused: BTreeSet::new(),
             first: BTreeSet::new(),
+            last_good: None,
+            commits: BTreeMap::new(),
         }
     }
 
     /// The record of a content that follows this one.
     pub fn followed_by(&self, content: Digest) -> Self {
         let failed = self.rejected.as_ref().map(|rejected| rejected.clusters.clone());
-        Self { first: failed.unwrap_or_else(|| self.first.clone()), ..Self::new(content) }
+        Self {
+            first: failed.unwrap_or_else(|| self.first.clone()),
+            last_good: self.last_good,
+            commits: self.commits.clone(),
+            ..Self::new(content)
+        }
     }
 
     /// The approval that lets the rollout continue after it was stopped.

@@ -56,6 +56,15 @@ impl Desired {
         wanted.or_else(|| frozen().map(|(_, folder)| folder.clone()))
     }
 
+    /// Whether a work is of another content of its group than that of the commit: its cluster has
+    /// or gets it while it waits for its wave.
+    pub fn has_earlier_content(&self, key: &WorkKey) -> bool {
+        let content = self.works.get(key).and_then(|work| Some((work, work.group_content?)));
+        let Some((work, content)) = content else { return false };
+        let rollout = layout::group_of(&work.path).and_then(|group| self.rollouts.get(&group));
+        rollout.is_some_and(|rollout| rollout.content != content)
+    }
+
     /// Makes every location relative to the repository's root, for a source whose files start at
     /// `path`.
     pub fn locate_from_root(&mut self, path: &RepoPath) {

@@ -61,6 +61,8 @@ pub struct RolloutMember {
     pub wave: usize,
     /// Its works of the group that could be read.
     pub works: Vec<WorkKey>,
+    /// The content that these works are of, if it is another one than that of the group.
+    pub earlier: Option<Digest>,
     /// A work of the group could not be read, or it is unknown whether the cluster is in the group
     /// or in which wave: it gets nothing, and is not done.
     pub is_blocked: bool,

@@ -57,6 +57,14 @@ impl RenderedCluster {
         self.works.values().filter(|work| work.certainty == Certainty::Member)
     }
 
+    /// Those of them that the commit has: what is wrong with an earlier content was reported before.
+    pub(super) fn reported_works(&self) -> impl Iterator<Item = &RenderedFolder> {
+        let is_earlier = |one: &RenderedFolder| {
+            self.membership_of(&one.rendered.path).is_some_and(|group| group.is_earlier)
+        };
+        self.certain_works().filter(move |one| !is_earlier(one))
+    }
+
     /// Whether it is the cluster of this folder, in these groups, with these facts.
     pub(super) fn is_same(
         &self,

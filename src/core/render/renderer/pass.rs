@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::cluster::{RenderedCluster, RenderedFolder};
 use super::content::{ContentBudget, FolderContent, SharedContent, TooLarge};
+use super::earlier::Earlier;
 use super::inputs::{ClusterConfig, ClusterInputs, SourceInputs};
 use gitwork_schemas::KubernetesVersion;
 
@@ -40,6 +41,8 @@ pub(super) struct RenderPass<'a> {
     pub(super) objects: &'a dyn Objects,
     /// What all works inherit.
     pub(super) inputs: Arc<SourceInputs>,
+    /// Groups as other commits have them.
+    pub(super) earlier: &'a Earlier,
     /// Of clusters without cluster.yaml.
     pub(super) bare: Arc<ClusterConfig>,
     /// What works of this pass and the last one hold.
@@ -87,7 +90,7 @@ impl RenderPass<'_> {
     /// Reads the groups, taking over those that did not change.
     pub(super) fn groups(
         &self,
-        trees: BTreeMap<GroupName, ObjectId>,
+        trees: &BTreeMap<GroupName, ObjectId>,
         before: &[Arc<GroupInputs>],
     ) -> Result<Vec<Arc<GroupInputs>>, PassError> {
         let before: BTreeMap<&GroupName, &Arc<GroupInputs>> =
@@ -97,15 +100,18 @@ impl RenderPass<'_> {
             configs.extend(group.folder.config_file.map(|blob| (blob, group.config.clone())));
         }
         let mut groups = Vec::with_capacity(trees.len());
+        self.earlier
+            .groups()
+            .try_for_each(|group| self.budget.borrow_mut().spend_group(&group.config))?;
         for (name, tree) in trees {
             let is_same = |group: &&&Arc<GroupInputs>| {
-                group.tree == tree && group.source_blob == self.inputs.blob
+                group.tree == *tree && group.source_blob == self.inputs.blob
             };
-            let group = match before.get(&name).filter(is_same) {
+            let group = match before.get(name).filter(is_same) {
                 Some(before) => (*before).clone(),
                 None => {
                     let (defaults, objects) = (self.inputs.of_groups(), self.objects);
-                    Arc::new(GroupInputs::read(&name, tree, defaults, objects, &mut configs)?)
+                    Arc::new(GroupInputs::read(name, *tree, defaults, objects, &mut configs)?)
                 }
             };
             let mut budget = self.budget.borrow_mut();
@@ -277,7 +283,7 @@ impl RenderPass<'_> {
         let inherited = self.inherited(name, *group, cluster);
         let content = FolderContent {
             tree: *tree,
-            source: self.inputs.blob,
+            source: self.source_of(*group).blob,
             group: group.map(|one| (one.group.name.clone(), one.group.config.defaults_digest)),
             reports_health: inherited.reports_health,
             cluster_defaults: cluster.inherited.config.defaults_digest,
@@ -296,7 +302,7 @@ impl RenderPass<'_> {
             self.content.borrow_mut().share(&mut rendered);
             return Ok(Arc::new(rendered));
         }
-        let ignore = &self.inputs.ignore;
+        let ignore = &self.source_of(*group).ignore;
         let mut rendered =
             work_folder::render(path, *tree, &inherited, ignore, kinds, self.objects)?;
         self.budget.borrow_mut().spend_input(&rendered)?;
@@ -308,6 +314,13 @@ impl RenderPass<'_> {
         Ok(rendered)
     }
 
+    /// What a work folder inherits from gitwork.yaml. An earlier content of a group has that of its
+    /// commit.
+    fn source_of(&self, group: Option<&Membership>) -> &Arc<SourceInputs> {
+        let earlier = group.filter(|member| member.is_earlier);
+        earlier.and_then(|member| self.earlier.source(&member.group)).unwrap_or(&self.inputs)
+    }
+
     /// What a work folder inherits.
     fn inherited<'a>(
         &'a self,
@@ -315,7 +328,7 @@ impl RenderPass<'_> {
         group: Option<&'a Membership>,
         cluster: &'a RenderedCluster,
     ) -> Inherited<'a> {
-        let ClusterInputs { source, config, .. } = &*cluster.inherited;
+        let (source, config) = (self.source_of(group), &cluster.inherited.config);
         let of_group = group.into_iter().flat_map(|member| {
             let file = layout::group_path(&member.group.name).join(GROUP_FILE);
             member.values().map(move |values| ValueLevel { file: file.clone(), values })

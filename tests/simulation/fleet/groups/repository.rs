@@ -17,6 +17,7 @@ use gitwork_core::plan::folder_removal::FolderRemoval;
 use gitwork_core::plan::{LastKnownStates, folder_removal};
 use gitwork_core::render::desired::Desired;
 use gitwork_core::render::renderer::Renderer;
+use gitwork_core::rollout::earlier::EarlierContents;
 use gitwork_daemon::reader::SourceReader;
 use gitwork_source::{SourceReadError, SourceState, Spent, StateFileError};
 use serde_json::{Value, json};
@@ -265,6 +266,13 @@ impl SourceReader for GroupSource {
     fn set_facts(&mut self, facts: Arc<Facts>) {
         self.renderer.set_facts(Some(facts.clone()));
         self.facts = Some(facts);
+    }
+
+    fn set_earlier(&mut self, contents: Arc<EarlierContents>) {
+        let state = self.repository.lock();
+        let commits = contents.values().flat_map(|group| group.commits.values());
+        let roots = commits.map(|commit| (*commit, state.commits[number(*commit)].root));
+        self.renderer.set_earlier(contents.clone(), roots.collect());
     }
 
     fn last_known_states(
