@@ -235,8 +235,8 @@ impl Hazards {
         same.then(|| Reason::BackedOff { contention: contention.clone() })
     }
 
-    /// The changes that wait for a window: everything that is not approved, held otherwise, or a
-    /// put-back.
+    /// The changes that wait for a window: everything that is not approved, held otherwise, a
+    /// put-back, or the return to an earlier content.
     fn outside_window(
         &self,
         inputs: PlanInputs<'_>,
@@ -252,6 +252,7 @@ impl Hazards {
         for candidate in candidates {
             let Some(effect) = &candidate.effect else { continue };
             if puts_back(&candidate.key, effect, observed)
+                || inputs.is_returned(&candidate.key)
                 || self.forbids_before_window(candidate, observed)
             {
                 continue;

@@ -49,6 +49,8 @@ pub enum RolloutWaitCause {
         clusters: BTreeSet<ClusterName>,
         /// Lets the rollout continue.
         retry: RolloutApproval,
+        /// Clusters that got the content get that of this commit back.
+        returns_to: Option<CommitId>,
     },
     /// A work of the group could not be read for the cluster, or it is unknown whether the cluster
     /// is in the group or in which wave.
@@ -187,13 +189,15 @@ impl fmt::Display for RolloutWait {
             RolloutWaitCause::Approval(_) => {
                 write!(f, "waits for {wave} of group {group}, which nobody has approved")
             }
-            RolloutWaitCause::Stopped { wave: failed, clusters, .. } => {
+            RolloutWaitCause::Stopped { wave: failed, clusters, returns_to, .. } => {
                 let names: Vec<&str> = clusters.iter().take(3).map(ClusterName::as_str).collect();
                 let more = clusters.len().saturating_sub(names.len());
                 let more = if more > 0 { format!(" and {more} more") } else { String::new() };
                 let (failed, names) = (wave_text(failed), names.join(", "));
                 write!(f, "the rollout of group {group} was stopped: in {failed}, it failed on ")?;
-                write!(f, "{names}{more}")
+                write!(f, "{names}{more}")?;
+                let Some(commit) = returns_to else { return Ok(()) };
+                write!(f, "; clusters that got it get that of commit {commit:.8} back")
             }
             RolloutWaitCause::Blocked => write!(
                 f,

@@ -40,6 +40,10 @@ pub struct Desired {
     pub facts: Option<Arc<Facts>>,
     /// The groups whose changes reach their clusters one after the other.
     pub rollouts: BTreeMap<GroupName, Arc<GroupRollout>>,
+    /// The objects that works of groups get later, with the content of the commit: their clusters
+    /// have or get an earlier one until their wave begins. An object that another work drops may
+    /// have moved to one of these works.
+    pub later: BTreeMap<WorkKey, Arc<[NamedObject]>>,
     /// Sorted; errors, warnings and notes of the whole source.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -59,10 +63,7 @@ impl Desired {
     /// Whether a work is of another content of its group than that of the commit: its cluster has
     /// or gets it while it waits for its wave.
     pub fn has_earlier_content(&self, key: &WorkKey) -> bool {
-        let content = self.works.get(key).and_then(|work| Some((work, work.group_content?)));
-        let Some((work, content)) = content else { return false };
-        let rollout = layout::group_of(&work.path).and_then(|group| self.rollouts.get(&group));
-        rollout.is_some_and(|rollout| rollout.content != content)
+        self.works.get(key).is_some_and(|work| work.is_earlier)
     }
 
     /// Makes every location relative to the repository's root, for a source whose files start at

@@ -49,6 +49,7 @@ use inputs::{ClusterConfig, SourceInputs};
 use pass::{ClusterPlace, OpenCluster, PassError, RenderPass};
 use rollouts::rollouts;
 
+type GroupsByCluster = BTreeMap<ClusterName, Vec<Membership>>;
 type RenderedClusters = BTreeMap<ClusterName, Arc<RenderedCluster>>;
 
 /// The clusters and groups of one snapshot.
@@ -250,7 +251,14 @@ impl Renderer {
             let others = rendered.depends_on.iter().map(|one| one.key(name).cluster);
             others.chain([name.clone()])
         });
-        concerned.filter(|name| earlier.contains(name)).collect()
+        let is_unread = |rendered: &Arc<Rendered>| {
+            let work = rendered.work.as_ref();
+            work.is_none_or(|work| desired.frozen.contains(&work.key))
+        };
+        let later = self.clusters.iter();
+        let later = later.filter(|(_, cluster)| cluster.later_works.iter().any(is_unread));
+        let later = later.map(|(name, _)| name.clone());
+        concerned.chain(later).filter(|name| earlier.contains(name)).collect()
     }
 
     /// Drops contents that only earlier commits had, as soon as nobody holds their works.
@@ -291,7 +299,7 @@ impl Renderer {
         fleet.uncertain = found.uncertain;
         fleet.rollouts = rollouts(&found.by_cluster, &labels, facts);
         let (members, all) = (&mut found.by_cluster, &mut fleet.rollouts);
-        pass.earlier.assign(members, all, (&labels, facts), left_out);
+        let later = pass.earlier.assign(members, all, (&labels, facts), left_out);
         fleet.groups = groups;
         for member in found.by_cluster.keys() {
             opened.entry(member.clone()).or_insert_with(|| pass.open_without_folder());
@@ -300,7 +308,7 @@ impl Renderer {
             diagnostics.push(too_many_clusters(opened.len()));
             return Ok(fleet);
         }
-        let rendered = self.clusters(pass, opened, found.by_cluster, diagnostics)?;
+        let rendered = self.clusters(pass, opened, (found.by_cluster, later), diagnostics)?;
         (fleet.clusters, fleet.kinds) = rendered;
         if !found.open.is_empty() {
             let open = fleet.open_groups(&found.open, found.compared);
@@ -314,7 +322,7 @@ impl Renderer {
         &self,
         pass: &RenderPass<'_>,
         opened: BTreeMap<ClusterName, OpenCluster>,
-        mut groups: BTreeMap<ClusterName, Vec<Membership>>,
+        (mut groups, mut later): (GroupsByCluster, GroupsByCluster),
         diagnostics: &mut Vec<Diagnostic>,
     ) -> Result<(RenderedClusters, KindIndex), ObjectError> {
         let mut clusters = BTreeMap::new();
@@ -323,6 +331,7 @@ impl Renderer {
             let before = self.clusters.get(&name);
             let place = ClusterPlace {
                 groups: groups.remove(&name).unwrap_or_default(),
+                later: later.remove(&name).unwrap_or_default(),
                 facts: Facts::of(self.facts.as_deref(), &name),
             };
             let bounds = (&self.kinds, works_left);
@@ -409,7 +418,7 @@ impl Renderer {
         for cluster in self.clusters.values() {
             let of_cluster = cluster.diagnostics.iter().chain(cluster.clashes.iter().flatten());
             all.extend(of_cluster.map(ScopedDiagnostic::new));
-            all.extend(cluster.reported_works().flat_map(|work| work.rendered.problems()));
+            all.extend(cluster.works_of_commit().flat_map(Rendered::problems));
         }
         let mut frozen = self.freeze(&mut works, &all);
         let of_order = if self.is_partial { Vec::new() } else { self.check_order(&works, &frozen) };
@@ -417,6 +426,9 @@ impl Renderer {
             all.extend(of_order.iter().map(ScopedDiagnostic::new));
             frozen = self.freeze(&mut works, &all);
         }
+        let later = self.clusters.values().flat_map(|cluster| &cluster.later_works);
+        let later = later.filter_map(|rendered| rendered.work.as_ref());
+        let later = later.map(|work| (work.key.clone(), work.objects.clone())).collect();
         let unread = self.unread_members(&works, &frozen);
         let rollouts = rollouts::assign(&self.rollouts, &unread, &mut works);
         let diagnostics = cut_fairly(all);
@@ -435,6 +447,7 @@ impl Renderer {
             facts: facts.zip(needs.as_ref()).map(|(facts, needs)| Arc::new(facts.reduced(needs))),
             needed_facts: needs,
             rollouts,
+            later,
             diagnostics,
         }
     }

@@ -21,7 +21,7 @@ use crate::config::window;
 use crate::limits;
 use crate::model::approval::{RolloutApproval, RolloutStep};
 use crate::model::digest::Digest;
-use crate::model::name::{ClusterName, GroupName, WorkKey};
+use crate::model::name::{ClusterName, CommitId, GroupName, WorkKey};
 use crate::plan::PlanInputs;
 use crate::plan::observed::ObservedWork;
 use crate::plan::rollout_progress::{GroupProgress, WaveProgress};
@@ -321,17 +321,14 @@ impl GroupView<'_> {
         let head = self.rollout.content;
         let mut clusters = BTreeMap::new();
         for (cluster, member) in &self.rollout.members {
-            let gets = self.progress.active.get(cluster) == Some(&ActiveCluster::ToApply);
-            if gets || member.is_blocked || self.states.contains_key(cluster) {
-                continue;
-            }
-            let works = works_of_group(self.group, cluster, self.inputs.plan);
-            let on_hub: BTreeSet<Option<Digest>> =
-                works.map(|(_, work)| work.group_content).collect();
-            let content = match on_hub.len() {
-                0 => self.record.last_good,
-                1 => on_hub.into_iter().next().flatten(),
-                _ => None,
+            let content = match self.progress.active.get(cluster) {
+                Some(ActiveCluster::ToApply) => None,
+                _ if member.is_blocked => None,
+                _ if self.states.contains_key(cluster) => {
+                    let good = self.returns_to().map(|(good, _)| good);
+                    good.filter(|_| self.takes_part(cluster))
+                }
+                _ => self.content_of(cluster),
             };
             let is_known = |one: &Digest| *one != head && self.record.commits.contains_key(one);
             clusters.extend(content.filter(is_known).map(|content| (cluster.clone(), content)));
@@ -340,6 +337,27 @@ impl GroupView<'_> {
         let mut commits = self.record.commits.clone();
         commits.retain(|content, _| needed.contains(content));
         Some(EarlierContent { head, commits, clusters })
+    }
+
+    /// The content that a cluster without this one has, or else the last good one.
+    fn content_of(&self, cluster: &ClusterName) -> Option<Digest> {
+        let works = works_of_group(self.group, cluster, self.inputs.plan);
+        let on_hub: BTreeSet<Option<Digest>> = works.map(|(_, work)| work.group_content).collect();
+        match on_hub.len() {
+            0 => self.record.last_good,
+            1 => on_hub.into_iter().next().flatten(),
+            // It is between two of them.
+            _ => None,
+        }
+    }
+
+    /// The content that clusters get back after this one failed, with its commit.
+    fn returns_to(&self) -> Option<(Digest, CommitId)> {
+        let is_rejected = self.record.rejected.is_some() && self.rollout.rules.returns;
+        let is_restored = self.inputs.plan.policy.restored.is_some();
+        let good = self.record.last_good.filter(|_| is_rejected && !is_restored)?;
+        let commit = self.record.commits.get(&good)?;
+        (good != self.rollout.content).then_some((good, *commit))
     }
 
     /// How far the rollout has come. Updates the record.
@@ -503,7 +521,8 @@ impl GroupView<'_> {
     fn add_waits(&self, waits: &mut RolloutWaits) -> Vec<Arc<RolloutWait>> {
         let mut causes: BTreeMap<(usize, bool), Arc<RolloutWait>> = BTreeMap::new();
         for (cluster, member) in &self.rollout.members {
-            let is_waiting = !self.states.contains_key(cluster) && !member.works.is_empty();
+            let has_works = !member.works.is_empty() || member.earlier.is_some();
+            let is_waiting = !self.states.contains_key(cluster) && has_works;
             if !is_waiting || self.progress.active.contains_key(cluster) {
                 continue;
             }
@@ -590,6 +609,7 @@ impl GroupView<'_> {
                 wave: rejected.wave.clone(),
                 clusters: rejected.clusters.clone(),
                 retry: self.record.retry(self.group),
+                returns_to: self.returns_to().map(|(_, commit)| commit),
             },
             _ if needs_approval => RolloutWaitCause::Approval(approval),
             (None, Some(Gate::Window(until))) if progress.wave == Some(wave) => {

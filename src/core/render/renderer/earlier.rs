@@ -76,14 +76,16 @@ impl Earlier {
         self.sources.get(&group.source_blob)
     }
 
-    /// Gives each cluster the group as it keeps or gets it.
+    /// Gives each cluster the group as it keeps or gets it. Answers with the groups as the commit
+    /// has them.
     pub(super) fn assign(
         &self,
         members: &mut BTreeMap<ClusterName, Vec<Membership>>,
         rollouts: &mut BTreeMap<GroupName, GroupRollout>,
         (labels, facts): (&ClusterLabels<'_>, Option<&Facts>),
         left_out: &LeftOut,
-    ) {
+    ) -> BTreeMap<ClusterName, Vec<Membership>> {
+        let mut later: BTreeMap<ClusterName, Vec<Membership>> = BTreeMap::new();
         for (name, rollout) in rollouts {
             let asked = self.contents.get(name).filter(|asked| asked.head == rollout.content);
             for (cluster, content) in asked.iter().flat_map(|asked| &asked.clusters) {
@@ -102,15 +104,18 @@ impl Earlier {
                     continue;
                 };
                 member.earlier = Some(*content);
-                *place = Membership {
+                let earlier = Membership {
                     group: group.clone(),
                     certainty: Certainty::Member,
                     overrides,
                     group_members: place.group_members,
                     is_earlier: true,
                 };
+                let of_commit = std::mem::replace(place, earlier);
+                later.entry(cluster.clone()).or_default().push(of_commit);
             }
         }
+        later
     }
 }
 

@@ -76,6 +76,8 @@ pub(super) struct OpenCluster {
 /// The groups that a cluster is in, and what the hub says of it.
 pub(super) struct ClusterPlace {
     pub(super) groups: Vec<Membership>,
+    /// Those of which it has or gets an earlier content, as the commit has them.
+    pub(super) later: Vec<Membership>,
     pub(super) facts: KnownFacts,
 }
 
@@ -162,10 +164,10 @@ impl RenderPass<'_> {
         before: Option<&Arc<RenderedCluster>>,
     ) -> Result<Arc<RenderedCluster>, PassError> {
         let OpenCluster { tree, folder, inherited, diagnostics } = opened;
-        let ClusterPlace { groups, facts } = place;
+        let ClusterPlace { groups, later, facts } = place;
         let before = before.filter(|before| before.inherited.is_same(&inherited));
         let is_same = |before: &&Arc<RenderedCluster>| {
-            before.is_same(tree, &groups, &facts) && !before.may_fit(&groups)
+            before.is_same(tree, (&groups, &later), &facts) && !before.may_fit(&groups)
         };
         if let Some(before) = before.filter(is_same) {
             if before.works.len() > works_max {
@@ -181,13 +183,41 @@ impl RenderPass<'_> {
         };
         self.budget.borrow_mut().spend_config(&inherited.config)?;
         self.budget.borrow_mut().spend_diagnostics(&diagnostics)?;
-        let works = BTreeMap::new();
-        let mut cluster =
-            RenderedCluster { tree, inherited, facts, groups, works, diagnostics, clashes: None };
-        let works = self.works(name, &cluster, &folder, (kinds, works_max), before)?;
-        cluster.works = works;
+        let mut cluster = RenderedCluster {
+            tree,
+            inherited,
+            facts,
+            groups,
+            later,
+            later_works: Vec::new(),
+            works: BTreeMap::new(),
+            diagnostics,
+            clashes: None,
+        };
+        cluster.works = self.works(name, &cluster, &folder, (kinds, works_max), before)?;
+        cluster.later_works = self.later_works(name, &cluster, kinds)?;
         cluster.drop_replaced();
         Ok(Arc::new(cluster))
+    }
+
+    /// Renders the works that a cluster gets later.
+    fn later_works(
+        &self,
+        name: &ClusterName,
+        cluster: &RenderedCluster,
+        kinds: &KindIndex,
+    ) -> Result<Vec<Arc<Rendered>>, PassError> {
+        let mut all = Vec::new();
+        for group in &cluster.later {
+            let owner = layout::group_path(&group.group.name);
+            for (folder, tree) in &group.group.folder.works {
+                let place = WorkPlace { path: owner.join(folder), tree: *tree, group: Some(group) };
+                let rendered = self.work(name, &place, cluster, kinds)?;
+                self.budget.borrow_mut().spend_folder(&rendered)?;
+                all.push(rendered);
+            }
+        }
+        Ok(all)
     }
 
     /// Renders the works of a cluster: those of its own folder, and those of its groups.
@@ -240,7 +270,8 @@ impl RenderPass<'_> {
         let mut budget = self.budget.borrow_mut();
         budget.spend_config(&cluster.inherited.config)?;
         budget.spend_diagnostics(&cluster.diagnostics)?;
-        cluster.works.values().try_for_each(|work| budget.spend_folder(&work.rendered))
+        cluster.works.values().try_for_each(|work| budget.spend_folder(&work.rendered))?;
+        cluster.later_works.iter().try_for_each(|rendered| budget.spend_folder(rendered))
     }
 
     /// Compares the works of a cluster with each other.

@@ -62,6 +62,7 @@ pub(super) fn assign(
         let Some(member) = rollout.members.get_mut(&key.cluster) else { continue };
         member.works.push(key.clone());
         work.group_content = Some(member.earlier.unwrap_or(rollout.content));
+        work.is_earlier = member.earlier.is_some();
     }
     all.into_iter().map(|(name, rollout)| (name, Arc::new(rollout))).collect()
 }

@@ -98,7 +98,7 @@ fn rollouts() -> [Value; 2] {
     let second = json!({"name": second, "clusters": [CLUSTERS[1]], "approval": "required"});
     let progressive = json!({"maxConcurrency": 1, "progressDeadline": "5m"});
     [
-        json!({"waves": [first, second], "progressDeadline": deadline}),
+        json!({"waves": [first, second], "progressDeadline": deadline, "onFailure": "return"}),
         json!({"type": "Progressive", "progressive": progressive}),
     ]
 }
@@ -144,6 +144,11 @@ impl GroupRepository {
     /// The works of a commit; nothing before the first one.
     pub fn texts(&self, commit: usize) -> Texts {
         self.lock().commits.get(commit).map(|commit| commit.texts.clone()).unwrap_or_default()
+    }
+
+    /// The works of all commits.
+    pub fn all_texts(&self) -> Vec<Texts> {
+        self.lock().commits.iter().map(|commit| commit.texts.clone()).collect()
     }
 
     /// The works of the branch.
