@@ -35,6 +35,7 @@ mod read_args;
 mod render;
 mod report_args;
 mod rollout;
+mod rollout_step;
 mod run;
 mod run_args;
 mod run_setup;

@@ -26,7 +26,7 @@ use crate::plan::PlanInputs;
 use crate::plan::observed::ObservedWork;
 use crate::plan::rollout_progress::{GroupProgress, WaveProgress};
 use crate::plan::rollouts::{
-    GroupRecord, RejectedContent, RolloutWait, RolloutWaitCause, RolloutWaits,
+    GroupRecord, RejectedContent, RolloutControl, RolloutWait, RolloutWaitCause, RolloutWaits,
 };
 use crate::render::desired::{Desired, UncertainMembers};
 use crate::rollout::earlier::{EarlierContent, EarlierContents};
@@ -66,6 +66,8 @@ pub struct Rollouts {
     /// What clusters keep or get in place of the content of Git's head; `None` before the first
     /// update.
     earlier: Option<EarlierContents>,
+    /// What operators may ask for.
+    controls: Vec<RolloutControl>,
 }
 
 /// One group's rollout at one plan.
@@ -111,11 +113,17 @@ impl Rollouts {
         self.earlier.as_ref()
     }
 
+    /// What operators may ask for, by group.
+    pub(crate) fn controls(&self) -> &[RolloutControl] {
+        &self.controls
+    }
+
     /// Updates the rollouts, and gives the works that wait.
     pub(crate) fn update(&mut self, inputs: RolloutInputs<'_>) -> RolloutWaits {
         self.awaited.clear();
         self.recheck = None;
         self.progress.clear();
+        self.controls.clear();
         let desired = inputs.plan.desired;
         let before = std::mem::replace(&mut self.records, kept_records(inputs.recorded, desired));
         self.times.retain(|(group, cluster), _| {
@@ -131,6 +139,7 @@ impl Rollouts {
             self.recheck = [self.recheck, view.progress.recheck].into_iter().flatten().min();
             let causes = view.add_waits(&mut waits);
             self.progress.push(view.report(&causes));
+            self.controls.push(view.control());
             self.await_works(view.rollout, &view.progress);
             let content = view.earlier().filter(|content| !content.clusters.is_empty());
             earlier.extend(content.map(|content| (view.group.clone(), content)));
@@ -353,11 +362,17 @@ impl GroupView<'_> {
 
     /// The content that clusters get back after this one failed, with its commit.
     fn returns_to(&self) -> Option<(Digest, CommitId)> {
-        let is_rejected = self.record.rejected.is_some() && self.rollout.rules.returns;
+        let asked = || self.step(RolloutStep::Return(self.record.attempt()));
+        let returns = || self.rollout.rules.returns || self.is_approved(&asked());
         let is_restored = self.inputs.plan.policy.restored.is_some();
-        let good = self.record.last_good.filter(|_| is_rejected && !is_restored)?;
-        let commit = self.record.commits.get(&good)?;
-        (good != self.rollout.content).then_some((good, *commit))
+        let may = self.record.rejected.is_some() && !is_restored && returns();
+        self.last_good().filter(|_| may)
+    }
+
+    /// The last good content, if it is another one, with its commit.
+    fn last_good(&self) -> Option<(Digest, CommitId)> {
+        let good = self.record.last_good.filter(|good| *good != self.rollout.content)?;
+        Some((good, *self.record.commits.get(&good)?))
     }
 
     /// How far the rollout has come. Updates the record.
@@ -370,6 +385,7 @@ impl GroupView<'_> {
 
     fn next_progress(&mut self) -> (RolloutProgress, Vec<Wave>) {
         self.retry();
+        self.stop();
         let states = self.counted_states();
         let (first, deadline) = (&self.record.first, self.rollout.rules.deadline);
         let now = self.inputs.now;
@@ -391,7 +407,8 @@ impl GroupView<'_> {
             self.record.rejected = Some(RejectedContent { wave, clusters });
         }
         let is_restored = self.inputs.plan.policy.restored.is_some();
-        if self.record.rejected.is_some() || is_restored || self.are_members_unknown() {
+        let is_held = self.record.rejected.is_some() || is_restored || self.is_paused();
+        if is_held || self.are_members_unknown() {
             progress.active.retain(|_, active| *active != ActiveCluster::ToApply);
         }
         let begins = progress.active.values().any(|active| *active == ActiveCluster::ToApply);
@@ -413,6 +430,63 @@ impl GroupView<'_> {
         if let Some(rejected) = self.record.rejected.take() {
             self.record.excused.extend(rejected.clusters);
             self.record.retries = self.record.retries.saturating_add(1);
+        }
+    }
+
+    /// Stops the rollout if somebody wants that.
+    fn stop(&mut self) {
+        let attempt = self.record.attempt();
+        let steps = [RolloutStep::Stop(attempt), RolloutStep::Return(attempt)];
+        let is_asked = steps.into_iter().any(|step| self.is_approved(&self.step(step)));
+        if is_asked && self.record.rejected.is_none() {
+            let wave = self.record.begun.clone().unwrap_or_default();
+            self.record.rejected = Some(RejectedContent { wave, clusters: BTreeSet::new() });
+        }
+    }
+
+    fn step(&self, step: RolloutStep) -> RolloutApproval {
+        RolloutApproval { group: self.group.clone(), content: self.rollout.content, step }
+    }
+
+    /// What operators want of the rollout.
+    fn steps(&self) -> impl Iterator<Item = &RolloutStep> {
+        let PlanInputs { desired, policy, .. } = self.inputs.plan;
+        let all = policy.approved.rollouts.iter().chain(&desired.approved.rollouts);
+        let (group, content) = (self.group, self.rollout.content);
+        let ours = all.filter(move |one| one.group == *group && one.content == content);
+        ours.map(|one| &one.step)
+    }
+
+    /// The number of the last pause, or 0.
+    fn pauses(&self) -> u32 {
+        let pauses = self.steps().filter_map(|step| match step {
+            RolloutStep::Pause(number) => Some(*number),
+            _ => None,
+        });
+        pauses.max().unwrap_or_default()
+    }
+
+    fn is_paused(&self) -> bool {
+        let last = self.pauses();
+        let resumed =
+            |step: &RolloutStep| matches!(step, RolloutStep::Resume(number) if *number >= last);
+        last > 0 && !self.steps().any(resumed)
+    }
+
+    fn control(&self) -> RolloutControl {
+        let current = self.progress.wave.and_then(|wave| self.waves.get(wave));
+        let waiting = current.filter(|wave| wave.gate == Some(Gate::Approval));
+        RolloutControl {
+            group: self.group.clone(),
+            content: self.rollout.content,
+            waves: self.waves.iter().map(|wave| wave.name.clone()).collect(),
+            has_ended: self.has_ended(),
+            is_stopped: self.record.rejected.is_some(),
+            is_paused: self.is_paused(),
+            has_last_good: self.last_good().is_some(),
+            waiting_wave: waiting.map(|wave| wave.name.clone()),
+            attempt: self.record.attempt(),
+            pauses: self.pauses(),
         }
     }
 
@@ -611,6 +685,7 @@ impl GroupView<'_> {
                 retry: self.record.retry(self.group),
                 returns_to: self.returns_to().map(|(_, commit)| commit),
             },
+            _ if self.is_paused() => RolloutWaitCause::Paused,
             _ if needs_approval => RolloutWaitCause::Approval(approval),
             (None, Some(Gate::Window(until))) if progress.wave == Some(wave) => {
                 RolloutWaitCause::Window(until)

@@ -13,6 +13,7 @@ use crate::plan::lint::PlanViolation;
 use crate::plan::observed::ObservedWork;
 use crate::plan::order::{UpdateWaits, awaited_works};
 use crate::plan::record::Record;
+use crate::plan::rollouts::RolloutControl;
 use crate::plan::{Effect, Plan, PlanStep};
 use crate::report::status::incremental::{IncrementalStatus, SharedInputs};
 use crate::report::status::source::{FailedWrite, SourceStatus, StatusInputs};
@@ -183,6 +184,11 @@ impl SyncState {
     /// of Git; `None` before that is known.
     pub fn earlier_contents(&self) -> Option<&EarlierContents> {
         self.rollouts.earlier()
+    }
+
+    /// What operators may ask for in rollouts, by group.
+    pub fn rollout_controls(&self) -> &[RolloutControl] {
+        self.rollouts.controls()
     }
 
     /// Updates the works that another client keeps changing, for the next plan. Gives whether they
