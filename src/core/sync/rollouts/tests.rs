@@ -13,7 +13,7 @@ use crate::model::diagnostic::Diagnostic;
 use crate::model::name::{SourceId, WorkKey};
 use crate::model::snapshot::Snapshot;
 use crate::plan::lint;
-use crate::plan::observed::{AGENT_FINALIZER, Observed, ObservedWork};
+use crate::plan::observed::{AGENT_FINALIZER, Observed, ObservedWork, WorkContent};
 use crate::plan::record::{Record, RecordInputs};
 use crate::plan::{LastKnownStates, Plan, PlanPolicy, Reason, plan};
 use crate::render::renderer::Renderer;
@@ -101,8 +101,10 @@ impl World {
     fn observed(&self) -> Observed {
         let works = self.hub.values().cloned().map(ObservedWork::from_manifest_work);
         let works = works.map(|work| work.unwrap());
+        let content = |work: &Value| WorkContent::from_manifest_work(work.clone());
         Observed {
             works: works.map(|work| (work.key.clone(), work)).collect(),
+            contents: self.hub.iter().map(|(key, work)| (key.clone(), content(work))).collect(),
             ..Observed::default()
         }
     }
