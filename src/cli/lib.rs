@@ -28,11 +28,15 @@ mod explain_code;
 mod facts;
 mod hub;
 mod hub_state;
+mod import;
+mod init;
 mod limits;
+mod new_files;
 mod output;
 mod published_facts;
 mod read_args;
 mod render;
+mod rendered_folder;
 mod report_args;
 mod rollout;
 mod run;
@@ -64,6 +68,7 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
+  gitwork init --cluster edge-7                     make a first repository in this folder
   gitwork validate                                  report every problem in this repository
   gitwork render --cluster edge-7                   print the ManifestWorks of one cluster
   gitwork plan --base origin/main                   show the changes of this branch (no cluster)
@@ -77,6 +82,10 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 3 changes found, 4 changes held
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Make a first repository (needs no cluster)
+    Init(init::InitArgs),
+    /// Turn ManifestWorks of a hub, or objects in files, into work folders
+    Import(Box<import::ImportArgs>),
     /// Keep the hub in sync with Git
     ///
     /// Run several replicas with the same source id for high availability. A Lease on the hub
@@ -142,6 +151,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let result = match cli.command {
+        Command::Init(args) => init::init(&args),
+        Command::Import(args) => import::import(&args),
         Command::Run(args) => run::run(&args),
         Command::Render(args) => render::render(&args),
         Command::Validate(args) => render::validate(&args),

@@ -1,0 +1,1 @@
+//! `docs/tutorial.md`, executed.
