@@ -23,12 +23,13 @@ use super::new_files;
 use super::output;
 use super::source_args::{FilterArgs, HubArgs};
 use super::suspend::work_key;
-use draft::Draft;
-use foreign_work::ForeignWork;
+pub(crate) use draft::Draft;
+pub(crate) use foreign_work::ForeignWork;
 use gitwork_core::model::name::WorkKey;
 use gitwork_core::text::style::count;
 use input::Input;
-use work_files::WorkFiles;
+pub(crate) use input::{is_manifest_work, read_all_objects};
+pub(crate) use work_files::WorkFiles;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

@@ -51,10 +51,12 @@ mod source_id;
 mod sources;
 mod status;
 mod suspend;
+mod text_objects;
 mod trust;
 mod view;
 mod view_args;
 mod watch;
+mod work_commands;
 
 pub use exit::Exit;
 
@@ -125,6 +127,12 @@ enum Command {
     ///
     /// The output is for `--facts` of `validate`, `render`, `plan` and `explain`.
     Facts(facts::FactsArgs),
+    /// Create a ManifestWork without Git
+    Create(work_commands::CreateArgs),
+    /// List ManifestWorks on the hub
+    Get(work_commands::GetArgs),
+    /// Delete a ManifestWork that was created without Git
+    Delete(work_commands::DeleteArgs),
     /// Print the JSON Schema of a configuration file
     Schema(documents::SchemaArgs),
     /// Print the CRDs of the OCM kinds that gitwork uses
@@ -168,6 +176,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Rollout(args) => rollout::rollout(&args),
         Command::Explain(args) => explain::explain(&args),
         Command::Facts(args) => facts::facts(&args),
+        Command::Create(args) => work_commands::create(&args),
+        Command::Get(args) => work_commands::get(&args),
+        Command::Delete(args) => work_commands::delete(&args),
         Command::Schema(args) => documents::schema(&args),
         Command::Crds => documents::crds(),
         Command::Completions(args) => documents::completions(&args, &mut self::command(None)),

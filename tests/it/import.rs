@@ -557,7 +557,7 @@ fn input_that_cannot_be_imported_is_an_error_with_its_place() {
     write(folder.path(), "bad.yaml", "kind: [\n");
     for (arguments, expected, exit) in [
         (vec!["cm.yaml"], "such as ConfigMap shop/web; name the work for them with --into", 2),
-        (vec!["bad.yaml"], "bad.yaml:2:1", 1),
+        (vec!["bad.yaml"], "bad.yaml:1:7", 1),
         (vec!["bad.yaml"], "bad.yaml is not valid YAML; nothing is imported", 1),
         (vec!["gone.yaml"], "cannot read gone.yaml", 1),
         (vec!["."], "cannot read .", 1),

@@ -1,11 +1,9 @@
 //! The repository as it would be with imported works, rendered in memory: a work is imported only
 //! if its folder renders to the same ManifestWork.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::foreign_work::ForeignWork;
 use super::import_error::ImportError;
@@ -14,31 +12,30 @@ use super::work_files::WorkFiles;
 use crate::error::CommandError;
 use crate::limits;
 use crate::output;
+use crate::text_objects::{TextObjects, Texts};
 use gitwork_core::config::file_names::{CLUSTER_FILE, CLUSTERS, SOURCE_FILE};
 use gitwork_core::model::diagnostic::Diagnostic;
-use gitwork_core::model::name::{ClusterName, ObjectId, RepoPath, SourceId};
-use gitwork_core::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
+use gitwork_core::model::name::{ClusterName, RepoPath, SourceId};
+use gitwork_core::model::snapshot::Snapshot;
 use gitwork_core::render::desired::Desired;
 use gitwork_core::render::renderer::Renderer;
 use gitwork_core::text::diagnostics;
 use gitwork_core::text::style::ColorMode;
 
 /// The folder of a source, with the settings that its works inherit.
-#[derive(Debug)]
-pub(super) struct Draft {
-    folder: PathBuf,
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    /// `None`: there are no settings.
+    folder: Option<PathBuf>,
     /// gitwork.yaml, if there is one.
     source_file: Option<Vec<u8>>,
 }
-
-/// Texts by path.
-type Texts = BTreeMap<RepoPath, Vec<u8>>;
 
 impl Draft {
     /// Reads the settings of a source.
     pub fn of_folder(folder: &Path) -> Result<Self, ImportError> {
         let source_file = read(&folder.join(SOURCE_FILE))?;
-        Ok(Self { folder: folder.to_owned(), source_file })
+        Ok(Self { folder: Some(folder.to_owned()), source_file })
     }
 
     /// Renders the files of a work with the settings that it inherits. Returns the files, and why
@@ -87,8 +84,8 @@ impl Draft {
         texts.extend(source_file.map(|text| (RepoPath::root().join(SOURCE_FILE), text)));
         for work in works {
             let file = cluster_file(&work.key.cluster);
-            if !texts.contains_key(&file)
-                && let Some(text) = read(&self.folder.join(file.as_str()))?
+            if let Some(folder) = self.folder.as_ref().filter(|_| !texts.contains_key(&file))
+                && let Some(text) = read(&folder.join(file.as_str()))?
             {
                 texts.insert(file, text);
             }
@@ -121,60 +118,4 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, ImportError> {
     // Of a larger file, the renderer says that it is too large.
     file.take(limits::IMPORT_BYTES_MAX).read_to_end(&mut text).map_err(failed)?;
     Ok(Some(text))
-}
-
-/// Files in memory as the trees and blobs of a commit, numbered in the order of their making.
-#[derive(Debug, Default)]
-struct TextObjects {
-    trees: BTreeMap<ObjectId, Arc<Tree>>,
-    blobs: BTreeMap<ObjectId, Arc<[u8]>>,
-}
-
-impl TextObjects {
-    fn next_id(&self) -> ObjectId {
-        let mut id = [0; 20];
-        let number = (self.trees.len() + self.blobs.len()) as u64;
-        id.iter_mut().zip(number.to_be_bytes()).for_each(|(to, from)| *to = from);
-        ObjectId(id)
-    }
-
-    /// Adds a folder with these files, and returns the id of its tree.
-    fn add_folder(&mut self, texts: &Texts) -> ObjectId {
-        let mut tree = Tree::new();
-        let mut folders: BTreeMap<&str, Texts> = BTreeMap::new();
-        for (path, text) in texts {
-            match path.as_str().split_once('/') {
-                Some((folder, rest)) => {
-                    let rest = rest.split('/').fold(RepoPath::root(), |at, name| at.join(name));
-                    folders.entry(folder).or_default().insert(rest, text.clone());
-                }
-                None => {
-                    let id = self.next_id();
-                    self.blobs.insert(id, text.clone().into());
-                    tree.insert(path.as_str().to_owned(), Entry { kind: EntryKind::Blob, id });
-                }
-            }
-        }
-        for (name, texts) in folders {
-            let id = self.add_folder(&texts);
-            tree.insert(name.to_owned(), Entry { kind: EntryKind::Tree, id });
-        }
-        let id = self.next_id();
-        self.trees.insert(id, Arc::new(tree));
-        id
-    }
-}
-
-impl Objects for TextObjects {
-    fn tree(&self, id: ObjectId) -> Result<Arc<Tree>, ObjectError> {
-        self.trees.get(&id).cloned().ok_or(ObjectError::Missing(id))
-    }
-
-    fn blob(&self, id: ObjectId, limit: usize) -> Result<Arc<[u8]>, ObjectError> {
-        let blob = self.blobs.get(&id).cloned().ok_or(ObjectError::Missing(id))?;
-        if blob.len() > limit {
-            return Err(ObjectError::TooLarge { id, size: blob.len() as u64, limit });
-        }
-        Ok(blob)
-    }
 }

@@ -16,14 +16,14 @@ const OCM_DOMAIN: &str = "open-cluster-management.io/";
 
 /// A ManifestWork to import, or objects for a new one.
 #[derive(Debug)]
-pub(super) struct ForeignWork {
+pub(crate) struct ForeignWork {
     pub key: WorkKey,
     /// Without those that gitwork sets itself.
     pub labels: BTreeMap<String, String>,
     /// Without those of gitwork and kubectl.
     pub annotations: BTreeMap<String, String>,
     pub spec: Value,
-    pub plurals: Plurals,
+    pub(super) plurals: Plurals,
     /// Labels that a work of gitwork cannot have.
     pub dropped: Vec<String>,
 }
@@ -71,7 +71,7 @@ impl ForeignWork {
     }
 
     /// Reads a ManifestWork, as the hub or a file has it.
-    pub fn of_manifest_work(mut object: Value) -> Result<Self, NotImported> {
+    pub(super) fn of_manifest_work(mut object: Value) -> Result<Self, NotImported> {
         let spec = object.get_mut("spec").map(Value::take).unwrap_or_default();
         let metadata = object.get("metadata").unwrap_or(&Value::Null);
         check_owner(metadata)?;

@@ -78,25 +78,15 @@ impl Input {
         filter: &Filter,
     ) -> Result<Self, CommandError> {
         let (mut input, mut objects) = (Self::default(), Vec::new());
-        let mut bytes_left = limits::IMPORT_BYTES_MAX;
-        let mut number = 0;
-        for file in files {
-            for object in read_objects(file, &mut bytes_left)? {
-                number += 1;
-                if number > limits::IMPORT_OBJECTS_MAX {
-                    let limit = limits::IMPORT_OBJECTS_MAX;
-                    return Err(ImportError::TooMany { what: "objects", limit }.into());
+        for (file, object) in read_all_objects(files)? {
+            if is_manifest_work(&object) {
+                if work_key(&object).is_none_or(|key| filter.matches(&key)) {
+                    input.add_work(object);
                 }
-                if is_manifest_work(&object) {
-                    let is_selected = work_key(&object).is_none_or(|key| filter.matches(&key));
-                    if is_selected {
-                        input.add_work(object);
-                    }
-                } else if let Some(owner) = made_by(&object) {
-                    input.skipped.push(format!("{}: {owner}", object_name(&object)));
-                } else {
-                    objects.push((file, cleaned(object)));
-                }
+            } else if let Some(owner) = made_by(&object) {
+                input.skipped.push(format!("{}: {owner}", object_name(&object)));
+            } else {
+                objects.push((file, cleaned(object)));
             }
         }
         input.add_objects(objects, into)?;
@@ -166,7 +156,7 @@ async fn list_selected(
     Ok(listed.into_iter().flatten().collect())
 }
 
-fn is_manifest_work(object: &Value) -> bool {
+pub(crate) fn is_manifest_work(object: &Value) -> bool {
     let text = |field| object.get(field).and_then(Value::as_str).unwrap_or_default();
     text("kind") == "ManifestWork"
         && text("apiVersion").starts_with("work.open-cluster-management.io/")
@@ -177,6 +167,21 @@ fn work_key(object: &Value) -> Option<WorkKey> {
     let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
     let cluster = ClusterName::parse(text("/metadata/namespace")?).ok()?;
     Some(WorkKey { cluster, work: WorkName::parse(text("/metadata/name")?).ok()? })
+}
+
+/// The objects of files, each with its file.
+pub(crate) fn read_all_objects(files: &[PathBuf]) -> Result<Vec<(&PathBuf, Value)>, CommandError> {
+    let mut objects = Vec::new();
+    let mut bytes_left = limits::IMPORT_BYTES_MAX;
+    for file in files {
+        let found = read_objects(file, &mut bytes_left)?;
+        objects.extend(found.into_iter().map(|object| (file, object)));
+        if objects.len() > limits::IMPORT_OBJECTS_MAX {
+            let limit = limits::IMPORT_OBJECTS_MAX;
+            return Err(ImportError::TooMany { what: "objects", limit }.into());
+        }
+    }
+    Ok(objects)
 }
 
 /// The objects of a file; those of stdin for `-`. Lists are split.

@@ -15,7 +15,7 @@ use gitwork_core::text::yaml;
 
 /// The files of one imported work.
 #[derive(Debug)]
-pub(super) struct WorkFiles {
+pub(crate) struct WorkFiles {
     pub key: WorkKey,
     /// The work folder, from the source's path.
     pub folder: RepoPath,
