@@ -64,7 +64,9 @@ impl NotImported {
 impl ForeignWork {
     /// Objects for a new work.
     pub fn of_objects(key: WorkKey, objects: Vec<Value>) -> Self {
-        let spec = json!({ "workload": { "manifests": objects } });
+        let mut spec = json!({ "workload": {} });
+        // Moved: `json!` would copy them.
+        spec["workload"]["manifests"] = objects.into();
         let plurals = Plurals::of(&spec, &Value::Null);
         let (labels, annotations) = Default::default();
         Self { key, labels, annotations, spec, plurals, dropped: Vec::new() }

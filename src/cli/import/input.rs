@@ -15,7 +15,7 @@ use crate::hub::{connect, runtime};
 use crate::limits;
 use crate::output;
 use crate::source_args::{Filter, FilterArgs, HubArgs};
-use gitwork_core::model::diagnostic::Scope;
+use gitwork_core::model::diagnostic::{Diagnostic, Scope};
 use gitwork_core::model::name::{ClusterName, RepoPath, WorkKey, WorkName};
 use gitwork_core::text::style::count;
 use gitwork_core::text::yaml;
@@ -151,7 +151,7 @@ async fn list_selected(
     };
     let listed = fleet::manifest_works(client, cluster, read).await?;
     if bytes.get() > limits::IMPORT_BYTES_MAX {
-        return Err(ImportError::TooLarge { limit: limits::IMPORT_BYTES_MAX }.into());
+        return Err(ImportError::TooLarge { limit: limits::IMPORT_BYTES_MAX });
     }
     Ok(listed.into_iter().flatten().collect())
 }
@@ -194,7 +194,7 @@ fn read_objects(path: &Path, bytes_left: &mut u64) -> Result<Vec<Value>, Command
     let shown = RepoPath::root().join(&path.display().to_string());
     let read = yaml::read(&shown, &bytes, &Scope::Source);
     output::diagnostics(&read.diagnostics);
-    if read.diagnostics.iter().any(|found| found.is_error()) {
+    if read.diagnostics.iter().any(Diagnostic::is_error) {
         return Err(ImportError::Invalid { path: path.to_owned() }.into());
     }
     Ok(read.documents.into_iter().flat_map(|document| items(document.value)).collect())

@@ -72,8 +72,8 @@ Examples:
 
 A ManifestWork of another owner with the same name is an error. Then nothing is written.";
 
-fn placement(text: &str) -> Result<PlacementKey, String> {
-    PlacementKey::try_from(text.to_owned()).map_err(|why| why.to_string())
+fn placement(text: &str) -> Result<PlacementKey, &'static str> {
+    PlacementKey::try_from(text.to_owned())
 }
 
 /// Runs `gitwork create work`.
