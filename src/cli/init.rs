@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::argument_error::ArgumentError;
 use super::current_folder::top_of_source;
 use super::error::CommandError;
 use super::exit::Exit;
 use super::new_files;
 use super::output;
+use super::source_args::cluster_name;
 use gitwork_core::config::file_names::{CLUSTERS, GROUPS, SOURCE_FILE};
 use gitwork_core::model::name::{ClusterName, RepoPath};
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
@@ -41,10 +41,6 @@ Examples:
   gitwork init --forge gitlab            add a pipeline for GitLab
 
 Files that are there already are left as they are.";
-
-fn cluster_name(text: &str) -> Result<ClusterName, ArgumentError> {
-    ClusterName::parse(text).map_err(ArgumentError::Cluster)
-}
 
 /// Why nothing was made.
 #[derive(Debug, thiserror::Error)]

@@ -9,10 +9,8 @@ mod work_command_error;
 
 use clap::{Args, Subcommand};
 
-use super::argument_error::ArgumentError;
 use super::error::CommandError;
 use super::exit::Exit;
-use gitwork_core::model::name::{ClusterName, WorkName};
 
 #[derive(Debug, Args)]
 pub struct CreateArgs {
@@ -66,12 +64,4 @@ enum DeleteKind {
 pub fn delete(args: &DeleteArgs) -> Result<Exit, CommandError> {
     let DeleteKind::Work(args) = &args.kind;
     delete_work::delete_work(args)
-}
-
-fn work_name(text: &str) -> Result<WorkName, ArgumentError> {
-    WorkName::parse(text).map_err(ArgumentError::Work)
-}
-
-fn cluster_name(text: &str) -> Result<ClusterName, ArgumentError> {
-    ClusterName::parse(text).map_err(ArgumentError::Cluster)
 }

@@ -133,8 +133,8 @@ async fn view_that_selects_nothing_is_an_error_that_names_the_nearest() {
         assert_eq!(found.trim_end(), format!("error: {message}"), "{arguments:?}");
     }
     // A state that no work has is no error.
-    let none = view(&sync, &["status", "--cluster", cluster, "--state", "degraded"]);
-    let none = { none }.output().unwrap();
+    let flags = ["status", "--cluster", cluster, "--state", "degraded"];
+    let none = view(&sync, &flags).output().unwrap();
     assert_eq!(code(&none), Some(0), "{}", err(&none));
 }
 

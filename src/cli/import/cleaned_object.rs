@@ -105,7 +105,10 @@ mod tests {
         let owned = json!({"kind": "Pod", "metadata": {"name": "web-1",
             "ownerReferences": [{"kind": "ReplicaSet", "name": "web", "controller": true}]}});
         assert_eq!(made_by(&owned).as_deref(), Some("ReplicaSet web owns it"));
-        let object = |kind: &str, namespace: &str, name: &str| json!({"kind": kind, "metadata": {"namespace": namespace, "name": name}});
+        let object = |kind: &str, namespace: &str, name: &str| {
+            let metadata = json!({"namespace": namespace, "name": name});
+            json!({"kind": kind, "metadata": metadata})
+        };
         for (object, is_made) in [
             (object("ConfigMap", "shop", "kube-root-ca.crt"), true),
             (object("Service", "default", "kubernetes"), true),

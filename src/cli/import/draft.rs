@@ -50,7 +50,7 @@ impl Draft {
             desired.diagnostics.iter().filter(|found| found.is_error()).cloned().collect();
         let problem = match desired.works.get(&work.key) {
             None => Some(format!(
-                "gitwork cannot render it\n{}",
+                "gitwork cannot render its folder\n{}",
                 diagnostics::text(&errors, ColorMode::Plain).trim_end()
             )),
             Some(rendered) => {

@@ -153,7 +153,7 @@ fn texts(metadata: &Value, field: &str) -> BTreeMap<String, String> {
 mod tests {
     use super::*;
 
-    fn work(metadata: Value) -> Result<ForeignWork, NotImported> {
+    fn work(metadata: &Value) -> Result<ForeignWork, NotImported> {
         let mut all = json!({ "namespace": "edge-1", "name": "web" });
         all.as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
         let spec = json!({ "workload": { "manifests": [{ "kind": "ConfigMap" }] } });
@@ -177,7 +177,7 @@ mod tests {
             ),
             (json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}), "it is being deleted"),
         ] {
-            let error = work(metadata).unwrap_err();
+            let error = work(&metadata).unwrap_err();
             assert_eq!((error.to_string(), error.is_error()), (expected.to_owned(), false));
         }
     }
@@ -189,7 +189,7 @@ mod tests {
             (json!({"name": ""}), "metadata.name is missing"),
             (json!({"namespace": "Edge"}), "metadata.namespace must"),
         ] {
-            let error = work(metadata).unwrap_err();
+            let error = work(&metadata).unwrap_err();
             assert!(error.is_error(), "{error}");
             let start = expected.split(' ').next().unwrap();
             assert!(error.to_string().starts_with(start), "{error}");
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn labels_and_annotations_of_tools_are_dropped() {
-        let found = work(json!({
+        let found = work(&json!({
             "labels": {"app": "web", "app.kubernetes.io/managed-by": "Helm"},
             "annotations": {"a": "b", LAST_APPLIED: "{}", "gitwork.dev/adopt": "fleet"},
         }))

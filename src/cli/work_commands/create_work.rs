@@ -13,13 +13,12 @@ use super::created_work::{
     ANNOTATION_PLACEMENT, WorkOnHub, marks, new_work, read_all, request, works,
 };
 use super::work_command_error::WorkCommandError;
-use super::{cluster_name, work_name};
 use crate::error::{CommandError, did_you_mean};
 use crate::exit::Exit;
 use crate::hub::{connect, runtime};
 use crate::import::{Draft, ForeignWork, WorkFiles, is_manifest_work, read_all_objects};
 use crate::output;
-use crate::source_args::HubArgs;
+use crate::source_args::{HubArgs, cluster_name, work_name};
 use gitwork_core::model::facts::PlacementKey;
 use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
 use gitwork_core::model::operation_error::describe;

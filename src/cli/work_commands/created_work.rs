@@ -140,7 +140,7 @@ pub(super) fn new_work(key: &WorkKey, spec: &Value, marks: &BTreeMap<String, Str
 mod tests {
     use super::*;
 
-    fn state(metadata: Value) -> String {
+    fn state(metadata: &Value) -> String {
         let work = json!({"apiVersion": "a/v1", "kind": "b", "metadata": metadata});
         match WorkOnHub::of(serde_json::from_value(work).unwrap()) {
             WorkOnHub::Absent => "absent".to_owned(),
@@ -153,14 +153,14 @@ mod tests {
     #[test]
     fn only_works_with_the_mark_and_without_another_owner_are_ours() {
         let marks = json!(marks(None));
-        assert_eq!(state(json!({"annotations": marks})), "created");
-        assert_eq!(state(json!({})), "another client");
-        assert_eq!(state(json!({"annotations": {ANNOTATION_CREATED_BY: "x"}})), "another client");
+        assert_eq!(state(&json!({"annotations": marks})), "created");
+        assert_eq!(state(&json!({})), "another client");
+        assert_eq!(state(&json!({"annotations": {ANNOTATION_CREATED_BY: "x"}})), "another client");
         let adopted = json!({"annotations": marks, "labels": {LABEL_SOURCE: "fleet"}});
-        assert_eq!(state(adopted), "the source fleet");
+        assert_eq!(state(&adopted), "the source fleet");
         let owners = json!([{"apiVersion": "a", "kind": "Addon", "name": "x", "uid": "1"}]);
-        assert_eq!(state(json!({"annotations": marks, "ownerReferences": owners})), "Addon x");
+        assert_eq!(state(&json!({"annotations": marks, "ownerReferences": owners})), "Addon x");
         let deleting = json!({"annotations": marks, "deletionTimestamp": "2026-01-01T00:00:00Z"});
-        assert_eq!(state(deleting), "deleting");
+        assert_eq!(state(&deleting), "deleting");
     }
 }

@@ -6,12 +6,11 @@ use clap::Args;
 use kube::api::{DeleteParams, Preconditions};
 
 use super::created_work::{WorkOnHub, read_all, request, works};
-use super::{cluster_name, work_name};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::hub::{connect, runtime};
 use crate::output;
-use crate::source_args::HubArgs;
+use crate::source_args::{HubArgs, cluster_name, work_name};
 use gitwork_core::model::name::{ClusterName, WorkName};
 use gitwork_core::model::operation_error::describe;
 

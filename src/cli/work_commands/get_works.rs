@@ -6,12 +6,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::created_work::{ANNOTATION_CREATED_BY, CREATE_WORK, owner};
-use super::work_name;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::hub::{connect, runtime};
 use crate::output;
-use crate::source_args::{Filter, FilterArgs, HubArgs};
+use crate::source_args::{Filter, FilterArgs, HubArgs, work_name};
 use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
 use gitwork_core::text::escape::escape_untrusted;
 use gitwork_core::text::yaml;

@@ -1,5 +1,8 @@
 //! `gitwork import`: what it makes renders to what it was made from.
 
+mod from_hub;
+mod works;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
@@ -9,63 +12,18 @@ use std::process::{Output, Stdio};
 use gitwork_agent_core::work::{ManifestOptions, is_owned};
 use gitwork_api::work::{ManifestResourceMeta, ManifestWorkSpec};
 use gitwork_core::model::work::digest;
-use kube::api::{DynamicObject, Patch, PatchParams};
-use kube::core::{ApiResource, GroupVersionKind};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::cli::{code, err, gitwork, out, write};
-use crate::harness;
+use works::{
+    config_map, deployment, entry, manifest_work, with, workload, works_of_every_kind,
+    works_with_hard_texts,
+};
 
 fn run(folder: &Path, arguments: &[&str]) -> Output {
     gitwork(arguments).current_dir(folder).output().unwrap()
-}
-
-fn manifest_work(name: &str, spec: Value) -> Value {
-    json!({
-        "apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
-        "metadata": {"namespace": "edge-1", "name": name}, "spec": spec,
-    })
-}
-
-fn config_map(namespace: &str, name: &str, data: Value) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"namespace": namespace, "name": name}, "data": data})
-}
-
-fn deployment(name: &str) -> Value {
-    json!({"apiVersion": "apps/v1", "kind": "Deployment",
-    "metadata": {"namespace": "shop", "name": name},
-    "spec": {
-        "selector": {"matchLabels": {"app": name}},
-        "template": {
-            "metadata": {"labels": {"app": name}},
-            "spec": {"containers": [{"name": "web", "image": "nginx:1.29"}]},
-        },
-    }})
-}
-
-fn mouse(name: &str) -> Value {
-    json!({"apiVersion": "x.io/v1", "kind": "Mouse",
-        "metadata": {"namespace": "shop", "name": name}, "spec": {"size": 1}})
-}
-
-/// An entry of `manifestConfigs`.
-fn entry(group: &str, resource: &str, namespace: &str, name: &str, fields: Value) -> Value {
-    let mut entry = fields;
-    entry["resourceIdentifier"] =
-        json!({"group": group, "resource": resource, "namespace": namespace, "name": name});
-    entry
-}
-
-fn workload(manifests: Vec<Value>) -> Value {
-    json!({"workload": {"manifests": manifests}})
-}
-
-fn with(mut spec: Value, fields: Value) -> Value {
-    spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-    spec
 }
 
 /// Imports works from a file into an empty folder.
@@ -130,145 +88,6 @@ fn by_agent(spec: &Value) -> (BTreeMap<String, String>, Value, Value) {
     (objects, spec.get("executor").cloned().unwrap_or_default(), ttl)
 }
 
-fn works_of_every_kind() -> Vec<Value> {
-    let status = json!({"feedbackRules": [{"type": "WellKnownStatus"}]});
-    let strategy = |strategy: Value| json!({"updateStrategy": strategy});
-    let of = |name: &str, fields: Value| entry("apps", "deployments", "shop", name, fields);
-    let three = || workload(vec![deployment("a"), deployment("b"), deployment("c")]);
-    let ignore_fields = json!([
-        {"condition": "OnSpokeChange", "jsonPaths": [".spec.replicas"],
-         "jsonPointers": ["/metadata/annotations/example.com~1paused"]},
-        {"condition": "OnSpokePresent", "jqPathExpressions": [".spec.replicas"]},
-    ]);
-    let executor = json!({"executor": {"subject": {"type": "ServiceAccount",
-        "serviceAccount": {"namespace": "deploy", "name": "deployer"}}}});
-    vec![
-        manifest_work("plain", three()),
-        manifest_work(
-            "strategies",
-            with(
-                three(),
-                json!({"manifestConfigs": [
-                    of("a", strategy(json!({"type": "CreateOnly"}))),
-                    of("b", strategy(json!({"type": "ReadOnly"}))),
-                    of("c", strategy(json!({"type": "Update"}))),
-                ]}),
-            ),
-        ),
-        manifest_work(
-            "server-side",
-            with(
-                three(),
-                json!({"manifestConfigs": [
-                    of("b", strategy(json!({"type": "ServerSideApply", "serverSideApply":
-                        {"force": true, "fieldManager": "work-agent-shop",
-                         "ignoreFields": ignore_fields}}))),
-                    of("a", strategy(json!({"type": "ServerSideApply"}))),
-                ]}),
-            ),
-        ),
-        manifest_work(
-            "wildcards",
-            with(three(), json!({"manifestConfigs": [of("*", status.clone())]})),
-        ),
-        manifest_work(
-            "overlapping",
-            with(
-                three(),
-                json!({"manifestConfigs": [
-                    of("a", strategy(json!({"type": "ReadOnly"}))),
-                    of("*", with(status, strategy(json!({"type": "CreateOnly"})))),
-                    of("gone", strategy(json!({"type": "Update"}))),
-                ]}),
-            ),
-        ),
-        manifest_work(
-            "conditions",
-            with(
-                three(),
-                json!({"manifestConfigs": [of("a", json!({
-                    "conditionRules": [{"condition": "Ready", "type": "CEL",
-                        "celExpressions": ["has(object.status)"], "message": "it has a status"}],
-                    "feedbackRules": [{"type": "JSONPaths", "jsonPaths":
-                        [{"name": "ready", "path": ".status.readyReplicas"}]}],
-                    "feedbackScrapeType": "Watch",
-                }))]}),
-            ),
-        ),
-        manifest_work(
-            "orphans",
-            with(
-                three(),
-                json!({"deleteOption": {"propagationPolicy": "SelectivelyOrphan",
-                    "selectivelyOrphans": {"orphaningRules": [
-                        {"group": "apps", "resource": "deployments", "namespace": "shop",
-                         "name": "b"}]}}}),
-            ),
-        ),
-        manifest_work(
-            "orphan-all",
-            with(three(), json!({"deleteOption": {"propagationPolicy": "Orphan"}})),
-        ),
-        manifest_work("executor", with(three(), executor)),
-        manifest_work(
-            "custom",
-            with(
-                workload(vec![mouse("a"), mouse("b")]),
-                json!({
-                    "manifestConfigs": [entry("x.io", "mice", "shop", "a",
-                        strategy(json!({"type": "ReadOnly"})))],
-                }),
-            ),
-        ),
-    ]
-}
-
-/// Works whose names and texts are hard for files and for YAML.
-fn works_with_hard_texts() -> Vec<Value> {
-    let texts = json!({
-        "answer": "yes", "mode": "0644", "float": "1e3", "null": "null", "tilde": "~",
-        "date": "2026-01-01", "time": "12:30:45", "empty": "", "spaces": "  two  ",
-        "lines": "one\ntwo\n\n  three\n", "no-end": "a\nb", "tabs": "a\tb\n\tc",
-        "script": "#!/bin/sh\necho ${HOME} $$\n", "colon": "a: b", "hash": "a # b",
-        "quotes": "'\"\\", "unicode": "ü \u{202e} \u{1f600}", "carriage": "a\r\nb",
-        "yes": "key", "1": "one", "on": "off", "percent": "%a", "dash": "- a",
-    });
-    let role = |name: &str| {
-        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {"name": name}, "rules": []})
-    };
-    let numbers = json!({"apiVersion": "x.io/v1", "kind": "Mouse",
-        "metadata": {"namespace": "shop", "name": "numbers"},
-        "spec": {"whole": 3, "float": 1.5, "large": 9_007_199_254_740_993_i64, "zero": 0,
-            "no": false, "nothing": null, "list": [[1], [], {}]}});
-    vec![
-        manifest_work("texts", workload(vec![config_map("shop", "texts", texts)])),
-        manifest_work("numbers", workload(vec![numbers])),
-        manifest_work(
-            "names",
-            workload(vec![
-                config_map("shop", "app.config", json!({"a": "1"})),
-                config_map("shop", "web", json!({"a": "2"})),
-                config_map("store", "web", json!({"a": "3"})),
-                config_map("store", "work", json!({"a": "4"})),
-                role("system:shop:reader"),
-                role("system:Shop:reader"),
-                role("system-shop-reader"),
-            ]),
-        ),
-        manifest_work("long", workload(vec![config_map("shop", &"a".repeat(253), json!({}))])),
-        // Not in the order of file names, and not in gitwork's own.
-        manifest_work(
-            "order",
-            workload(vec![
-                deployment("web"),
-                config_map("shop", "web", json!({})),
-                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}),
-            ]),
-        ),
-    ]
-}
-
 #[test]
 fn imported_work_means_the_same_to_the_agent() {
     let all = [works_of_every_kind(), works_with_hard_texts()].concat();
@@ -281,6 +100,21 @@ fn imported_work_means_the_same_to_the_agent() {
         assert_eq!(by_agent(&rendered[name]), by_agent(&work["spec"]), "{name}");
     }
 }
+
+/// The works whose rendered spec is that of the original in every detail.
+const EQUAL_SPECS: [&str; 11] = [
+    "plain",
+    "strategies",
+    "conditions",
+    "orphans",
+    "orphan-all",
+    "executor",
+    "custom",
+    "texts",
+    "numbers",
+    "names",
+    "long",
+];
 
 /// Where no rule has a wildcard, and Namespaces come first, even the order is kept, so that
 /// `adopt: unowned` adopts the works without consent.
@@ -297,20 +131,7 @@ fn imported_work_has_the_digest_of_the_original() {
             equal.push(name.to_owned());
         }
     }
-    let expected = [
-        "plain",
-        "strategies",
-        "conditions",
-        "orphans",
-        "orphan-all",
-        "executor",
-        "custom",
-        "texts",
-        "numbers",
-        "names",
-        "long",
-    ];
-    assert_eq!(equal, expected);
+    assert_eq!(equal, EQUAL_SPECS);
 }
 
 #[test]
@@ -434,7 +255,7 @@ fn works_of_others_and_invalid_works_are_named() {
         "skipped edge-1/owned: Addon x owns it",
         "error: ManifestWork web is not imported: metadata.namespace is missing",
         "error: edge-1/empty is not imported: it has no spec.workload.manifests",
-        "error: edge-1/unscoped is not imported: gitwork cannot render it",
+        "error: edge-1/unscoped is not imported: gitwork cannot render its folder",
         "error: edge-1/future is not imported: its folder would not render to the same",
     ] {
         assert!(err(&output).contains(line), "{line}: {}", err(&output));
@@ -604,64 +425,4 @@ proptest! {
         let after = digest(rendered(folder.path())["web"].clone(), &none, &none);
         prop_assert_eq!(after, digest(work["spec"].clone(), &none, &none));
     }
-}
-
-/// A work that another client made is imported, and its adoption changes nothing.
-#[tokio::test(flavor = "multi_thread")]
-async fn work_of_a_hub_is_imported_and_its_adoption_changes_no_content() {
-    let hub = harness::hub().await;
-    let cluster = hub.namespace("import").await;
-    let kind = GroupVersionKind::gvk("work.open-cluster-management.io", "v1", "ManifestWork");
-    let resource = ApiResource::from_gvk(&kind);
-    let api = kube::Api::<DynamicObject>::namespaced_with(hub.client(), &cluster, &resource);
-    for mut work in [works_of_every_kind(), works_with_hard_texts()].concat() {
-        work["metadata"]["namespace"] = cluster.as_str().into();
-        let name = work["metadata"]["name"].as_str().unwrap().to_owned();
-        // A shared object of two works would be a conflict.
-        let text = work.to_string();
-        let text = text.replace("\"shop\"", &format!("\"shop-{name}\""));
-        let work: Value = serde_json::from_str(&text).unwrap();
-        let params = PatchParams::apply("somebody");
-        api.patch(&name, &params, &Patch::Apply(work)).await.unwrap();
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let kubeconfig = hub.kubeconfig_path().display().to_string();
-    let on_hub = |arguments: &[&str]| {
-        run(
-            folder.path(),
-            &[arguments, &["--kubeconfig", &kubeconfig, "--cluster", &cluster]].concat(),
-        )
-    };
-    let missed = on_hub(&["import", "--work", "plian"]);
-    assert_eq!(code(&missed), Some(2));
-    assert!(err(&missed).contains("no work matches plian; did you mean plain?"), "{missed:?}");
-    let first = on_hub(&["import", "--work", "plain"]);
-    assert_eq!(code(&first), Some(0), "{}", err(&first));
-    assert_eq!(out(&first), format!("created clusters/{cluster}/plain (3 files)\n"));
-    fs::remove_dir_all(folder.path().join("clusters")).unwrap();
-    let output = on_hub(&["import"]);
-    assert_eq!(code(&output), Some(0), "{}", err(&output));
-    let plan = on_hub(&["plan", "--source-id", "imported", "-o", "json"]);
-    let plan: Value = serde_json::from_slice(&plan.stdout).unwrap();
-    let steps = plan["steps"].as_array().unwrap();
-    assert_eq!(steps.len(), works_of_every_kind().len() + works_with_hard_texts().len());
-    let mut unchanged = Vec::new();
-    for step in steps {
-        let (reason, changes) = (step["reason"].to_string(), &step["changes"]);
-        assert!(reason.contains("onflict"), "each name is taken: {step}");
-        if *changes == "no changes but the owner\n" {
-            unchanged.push(step["key"].to_string());
-        }
-        // Entries of rules become exact ones; no object changes.
-        let text = changes.as_str().unwrap();
-        let objects = ["ConfigMap ", "Deployment ", "Mouse ", "ClusterRole "];
-        assert!(!objects.iter().any(|kind| text.contains(kind)), "{step}");
-    }
-    assert!(unchanged.len() >= 11, "{unchanged:?}");
-    let work = format!("{cluster}/orphans");
-    let adopt = gitwork(&["adopt", &work, "--source-id", "imported", "--kubeconfig", &kubeconfig])
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
-    assert_eq!(out(&adopt), "no changes but the owner\n", "{}", err(&adopt));
 }
