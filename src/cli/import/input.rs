@@ -215,8 +215,9 @@ fn items(mut object: Value) -> Vec<Value> {
     let text = |field| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     let Some(item_kind) = kind.strip_suffix("List") else { return vec![object] };
-    let Some(Value::Array(all)) = object.get_mut("items").map(Value::take) else {
-        return vec![object];
+    let all = match object.get_mut("items") {
+        Some(Value::Array(items)) => std::mem::take(items),
+        _ => return vec![object],
     };
     let with_kind = |mut item: Value| {
         // The items of a typed list may leave their type to the list.
@@ -230,4 +231,26 @@ fn items(mut object: Value) -> Vec<Value> {
         item
     };
     all.into_iter().map(with_kind).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn lists_are_split_and_their_items_get_its_kind() {
+        let item = json!({"metadata": {"name": "a"}});
+        let list = json!({"apiVersion": "v1", "kind": "ConfigMapList", "items": [item]});
+        let expected = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+        assert_eq!(items(list), [expected.clone()]);
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": [expected, expected]});
+        assert_eq!(items(list), [expected.clone(), expected.clone()]);
+        // A custom kind may well end in "List".
+        for other in [json!(null), json!({"a": 1})] {
+            let custom = json!({"apiVersion": "x.io/v1", "kind": "PriceList", "items": other});
+            assert_eq!(items(custom.clone()), [custom]);
+        }
+    }
 }

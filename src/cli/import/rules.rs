@@ -65,11 +65,11 @@ fn is_about(entry: &Value, identity: &Identity) -> bool {
         && wildcard(text(entry, "name"), &identity.name)
 }
 
+/// Whether a field counts as not set. An empty `updateStrategy` is one: that of type `Update`.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.is_empty(),
         _ => false,
     }
 }

@@ -17,7 +17,7 @@ use gitwork_core::text::style::ColorMode;
 #[derive(Debug, PartialEq)]
 struct SpecContent {
     /// Each object with its rules.
-    objects: BTreeMap<Identity, (Digest, Map<String, Value>)>,
+    objects: BTreeMap<Identity, (Digest, Value)>,
     /// The number of objects: two of one name are an error of gitwork and of the hub.
     count: usize,
     deletion: DeletionPolicy,
@@ -30,8 +30,10 @@ impl SpecContent {
         let mut rest = without_defaults(spec.clone());
         let manifests = rest.pointer_mut("/workload/manifests").map(Value::take);
         let manifests = manifests.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
-        let entries = rest.get_mut("manifestConfigs").map(Value::take);
-        let entries = entries.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
+        rest.get_mut("manifestConfigs").into_iter().for_each(|field| *field = Value::Null);
+        // With their defaults: a strategy of the default type counts, too.
+        let entries = spec.get("manifestConfigs").and_then(Value::as_array);
+        let entries = entries.map_or(&[][..], Vec::as_slice);
         let deletion = DeletionPolicy::from_value(spec.get("deleteOption").unwrap_or(&Value::Null));
         if let Some(Value::Object(option)) = rest.get_mut("deleteOption") {
             option.remove("propagationPolicy");
@@ -39,12 +41,18 @@ impl SpecContent {
         }
         let objects = manifests.iter().map(|manifest| {
             let identity = plurals.identity(manifest);
-            let rules = effective(&entries, &identity);
+            let rules = rules_without_defaults(effective(entries, &identity));
             (identity, (digest_of(manifest), rules))
         });
         let (objects, count) = (objects.collect(), manifests.len());
         Self { objects, count, deletion, rest: without_nothing(rest) }
     }
+}
+
+/// The rules of one object, without the fields that have the CRD's defaults.
+fn rules_without_defaults(rules: Map<String, Value>) -> Value {
+    let mut spec = without_defaults(json!({ "manifestConfigs": [Value::Object(rules)] }));
+    spec.pointer_mut("/manifestConfigs/0").map(Value::take).unwrap_or_default()
 }
 
 /// The digest of a manifest as the API server stores it.
@@ -103,6 +111,12 @@ mod tests {
         let one = || spec([pod("x"), pod("y")], vec![entry("*", "ReadOnly")]);
         let exact = vec![entry("y", "ReadOnly"), entry("x", "ReadOnly")];
         assert!(!differ(&one(), &spec([pod("y"), pod("x")], exact)));
+        // The first entry counts, also if it has the default.
+        let first = vec![entry("x", "Update"), entry("*", "ReadOnly")];
+        let masked = || spec([pod("x"), pod("y")], first.clone());
+        let exact = vec![entry("x", "Update"), entry("y", "ReadOnly")];
+        assert!(!differ(&masked(), &spec([pod("x"), pod("y")], exact)));
+        assert!(differ(&masked(), &one()));
         let mut same = one();
         same["deleteOption"] = json!({"propagationPolicy": "Foreground"});
         same["executor"] = Value::Null;

@@ -69,6 +69,22 @@ fn meta(manifest: &Value) -> ManifestResourceMeta {
     .unwrap()
 }
 
+/// How the agent learns the feedback of an object: as the last matching entry says, if there is a
+/// rule at all.
+fn scrape_type(spec: &Value, meta: &ManifestResourceMeta, options: &ManifestOptions) -> String {
+    let is_about = |entry: &&Value| {
+        let mut probe = (*entry).clone();
+        probe["updateStrategy"] = json!({"type": "ReadOnly"});
+        let probe = with(workload(vec![]), json!({"manifestConfigs": [probe]}));
+        let probe: ManifestWorkSpec = serde_json::from_value(probe).unwrap();
+        ManifestOptions::of(&probe, meta).update_strategy.is_some()
+    };
+    let entries = spec["manifestConfigs"].as_array().into_iter().flatten().filter(is_about);
+    let last = entries.filter_map(|entry| entry["feedbackScrapeType"].as_str()).next_back();
+    let has_rule = *options != ManifestOptions::default();
+    if has_rule { last.unwrap_or("Poll").to_owned() } else { String::new() }
+}
+
 /// What the agent does with each object of a spec: its content, its options, and whether the work
 /// owns it. And what it does for the whole work.
 fn by_agent(spec: &Value) -> (BTreeMap<String, String>, Value, Value) {
@@ -80,7 +96,8 @@ fn by_agent(spec: &Value) -> (BTreeMap<String, String>, Value, Value) {
         let content = digest(workload(vec![manifest.clone()]), &none, &none);
         let options = ManifestOptions::of(&parsed, &meta);
         let name = format!("{} {}/{}", meta.kind, meta.namespace, meta.name);
-        (name, format!("{content} {options:?} {}", is_owned(&parsed, &meta)))
+        let scrape = scrape_type(spec, &meta, &options);
+        (name, format!("{content} {options:?} {scrape} {}", is_owned(&parsed, &meta)))
     };
     let objects: BTreeMap<String, String> = manifests.iter().map(of).collect();
     assert_eq!(objects.len(), manifests.len(), "no object is there twice");
@@ -403,8 +420,44 @@ fn any_data() -> impl Strategy<Value = BTreeMap<String, String>> {
     prop::collection::btree_map("[a-zA-Z0-9._-]{1,8}", text, 0..6)
 }
 
+/// Entries of `manifestConfigs` for Deployments, some with wildcards, some for no object.
+fn any_entry() -> impl Strategy<Value = Value> {
+    let namespace = prop::sample::select(vec!["shop", "*", "s*", "store"]);
+    let name = prop::sample::select(vec!["a", "b", "ab", "a*", "*b", "*", "gone"]);
+    let strategies = ["Update", "CreateOnly", "ServerSideApply", "ReadOnly"];
+    let strategy = prop::option::of(prop::sample::select(strategies.to_vec()));
+    let scrape = prop::option::of(prop::sample::select(vec!["Poll", "Watch"]));
+    (namespace, name, strategy, any::<bool>(), scrape).prop_map(
+        |(namespace, name, strategy, has_feedback, scrape)| {
+            let mut fields = json!({});
+            if let Some(strategy) = strategy {
+                fields["updateStrategy"] = json!({ "type": strategy });
+            }
+            if has_feedback {
+                fields["feedbackRules"] = json!([{"type": "WellKnownStatus"}]);
+            }
+            if let Some(scrape) = scrape {
+                fields["feedbackScrapeType"] = scrape.into();
+            }
+            entry("apps", "deployments", namespace, name, fields)
+        },
+    )
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn imported_rules_mean_the_same_to_the_agent(
+        entries in prop::collection::vec(any_entry(), 0..6)
+    ) {
+        let manifests = ["a", "b", "ab"].map(deployment).to_vec();
+        let configs = json!({ "manifestConfigs": entries });
+        let work = manifest_work("web", with(workload(manifests), configs));
+        let (folder, output) = import(std::slice::from_ref(&work), &[]);
+        prop_assert_eq!(code(&output), Some(0), "{}", err(&output));
+        prop_assert_eq!(by_agent(&rendered(folder.path())["web"]), by_agent(&work["spec"]));
+    }
 
     #[test]
     fn imported_texts_and_names_are_those_of_the_work(
