@@ -82,7 +82,7 @@ pub fn import(args: &ImportArgs) -> Result<Exit, CommandError> {
     let (accepted, not_equal) = check_all(works, &folder, &draft)?;
     refused.extend(not_equal);
     for work in &accepted {
-        note_secrets(work);
+        note_remarks(work);
         match args.dry_run {
             true => output::print(&work.shown())?,
             false => write(&folder, work)?,
@@ -133,8 +133,8 @@ fn check_all(
     Ok((accepted, refused))
 }
 
-/// Says that the values of Secrets are in Git with the next commit.
-fn note_secrets(work: &WorkFiles) {
+/// Warns of values of Secrets, which the next commit brings into Git, and names what is left out.
+fn note_remarks(work: &WorkFiles) {
     for secret in &work.secrets {
         output::note(&format!(
             "warning: {}: a commit brings the values of {secret} into Git, where every reader of \

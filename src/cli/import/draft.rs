@@ -69,7 +69,7 @@ impl Draft {
         let errors: Vec<Diagnostic> =
             desired.diagnostics.into_iter().filter(Diagnostic::is_error).collect();
         if !works.is_empty() && !errors.is_empty() {
-            output::note("the works are imported, but conflict with each other:");
+            output::note("these works conflict with each other:");
             output::diagnostics(&errors);
         }
         Ok(!works.is_empty() && !errors.is_empty())

@@ -99,7 +99,7 @@ impl WorkOnHub {
     }
 }
 
-/// Who owns a work, if anybody took it after `create work`, too.
+/// The owner that a work has, whoever created it.
 pub(super) fn owner(work: &DynamicObject) -> Option<String> {
     let labels = work.metadata.labels.as_ref();
     let label = |key: &str| labels.and_then(|all| all.get(key));

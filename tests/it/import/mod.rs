@@ -119,7 +119,7 @@ fn imported_work_means_the_same_to_the_agent() {
 }
 
 /// The works whose rendered spec is that of the original in every detail.
-const EQUAL_SPECS: [&str; 11] = [
+const EQUAL_SPECS: [&str; 12] = [
     "plain",
     "strategies",
     "conditions",
@@ -127,6 +127,7 @@ const EQUAL_SPECS: [&str; 11] = [
     "orphan-all",
     "executor",
     "custom",
+    "with-crd",
     "texts",
     "numbers",
     "names",
@@ -312,7 +313,7 @@ fn object_of_two_works_is_reported() {
     let of = |name| manifest_work(name, workload(vec![deployment("a")]));
     let (_, output) = import(&[of("web"), of("db")], &[]);
     assert_eq!(code(&output), Some(1));
-    for words in ["conflict with each other", "deployments.apps/a in namespace shop"] {
+    for words in ["these works conflict with each other", "deployments.apps/a in namespace shop"] {
         assert!(err(&output).contains(words), "{words}: {}", err(&output));
     }
 }

@@ -35,6 +35,19 @@ pub fn mouse(name: &str) -> Value {
         "metadata": {"namespace": "shop", "name": name}, "spec": {"size": 1}})
 }
 
+/// The CRD of Mouse, whose plural is no regular one.
+fn mouse_crd() -> Value {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let version = json!({"name": "v1", "served": true, "storage": true,
+        "schema": {"openAPIV3Schema": schema}});
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    "metadata": {"name": "mice.x.io"},
+    "spec": {
+        "group": "x.io", "scope": "Namespaced", "versions": [version],
+        "names": {"kind": "Mouse", "plural": "mice", "singular": "mouse"},
+    }})
+}
+
 /// An entry of `manifestConfigs`.
 pub fn entry(group: &str, resource: &str, namespace: &str, name: &str, fields: Value) -> Value {
     let mut entry = fields;
@@ -131,12 +144,15 @@ fn works_with_options() -> Vec<Value> {
     let executor = json!({"executor": {"subject": {"type": "ServiceAccount",
         "serviceAccount": {"namespace": "deploy", "name": "deployer"}}}});
     let mice = entry("x.io", "mice", "shop", "a", strategy("ReadOnly"));
-    let custom = with(workload(vec![mouse("a"), mouse("b")]), json!({"manifestConfigs": [mice]}));
+    let configs = json!({"manifestConfigs": [mice]});
+    let custom = with(workload(vec![mouse("a"), mouse("b")]), configs.clone());
+    let with_crd = with(workload(vec![mouse_crd(), mouse("a")]), configs);
     vec![
         manifest_work("orphans", with(three_deployments(), orphans)),
         manifest_work("orphan-all", with(three_deployments(), orphan_all)),
         manifest_work("executor", with(three_deployments(), executor)),
         manifest_work("custom", custom),
+        manifest_work("with-crd", with_crd),
     ]
 }
 
