@@ -13,6 +13,9 @@ pub const RENDERED_FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Bytes that one `import` reads, from files or as JSON from a hub: some thousand works of usual
 /// size. More of them are selected with `--cluster` and `--work`.
 pub const IMPORT_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// Writes of one work that meet a change of its agent, each with the state as it is then. An agent
+/// writes the status a few times in a second at most.
+pub const WORK_WRITES_MAX: usize = 5;
 /// Requests of `create work` that wait for answers at the same time.
 pub const WORK_REQUESTS_MAX: usize = 16;
 /// Objects in the files of one `import`: four works of 5,000 objects.

@@ -244,7 +244,7 @@ mod tests {
         let item = json!({"metadata": {"name": "a"}});
         let list = json!({"apiVersion": "v1", "kind": "ConfigMapList", "items": [item]});
         let expected = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
-        assert_eq!(items(list), [expected.clone()]);
+        assert_eq!(items(list), std::slice::from_ref(&expected));
         let list = json!({"apiVersion": "v1", "kind": "List", "items": [expected, expected]});
         assert_eq!(items(list), [expected.clone(), expected.clone()]);
         // A custom kind may well end in "List".

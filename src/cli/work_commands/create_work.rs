@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use clap::Args;
 use jiff::Timestamp;
 use kube::Client;
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::created_work::{
-    ANNOTATION_PLACEMENT, WorkOnHub, marks, new_work, read_all, request, works,
+    ANNOTATION_PLACEMENT, WorkOnHub, act_on_newest, marks, new_work, read, read_all, request, works,
 };
 use super::work_command_error::WorkCommandError;
 use crate::error::{CommandError, did_you_mean};
@@ -89,8 +89,9 @@ pub fn create_work(args: &CreateWorkArgs) -> Result<Exit, CommandError> {
             return Ok(Exit::Failed);
         }
         let mut failed = false;
-        for (key, there) in &there {
-            match write(args, &client, (key, there), &spec).await {
+        for (key, there) in there {
+            let act = async |there: &WorkOnHub| write(args, &client, (&key, there), &spec).await;
+            match act_on_newest(there, act, async || read(&client, &key).await).await {
                 Ok(text) => output::print(&text)?,
                 Err(why) => {
                     output::error(&describe(&why));
@@ -181,17 +182,17 @@ async fn write(
         true => format!("would {doing} {key}\n"),
         false => format!("{done} {key}\n"),
     };
-    let WorkOnHub::Created(live) = there else {
-        let work = new_work(key, spec, &marks);
-        let params = PostParams { dry_run: args.dry_run, field_manager: Some(MANAGER.into()) };
-        request(key, || async {
-            let work: DynamicObject =
-                serde_json::from_value(work.clone()).map_err(kube::Error::SerdeError)?;
-            api.create(&params, &work).await
-        })
-        .await?;
-        let shown = if args.diff { objects_of(spec) } else { String::new() };
-        return Ok(done("created", "create") + &shown);
+    let live = match there {
+        WorkOnHub::Created(live) => live,
+        WorkOnHub::Absent => {
+            create(args, &api, key, new_work(key, spec, &marks)).await?;
+            let shown = if args.diff { objects_of(spec) } else { String::new() };
+            return Ok(done("created", "create") + &shown);
+        }
+        WorkOnHub::Deleting => return Err(WorkCommandError::Deleting { key: key.clone() }),
+        WorkOnHub::Foreign(owner) => {
+            return Err(WorkCommandError::Foreign { key: key.clone(), owner: owner.clone() });
+        }
     };
     let before = live.data.get("spec").cloned().unwrap_or_default();
     let mut after = before.clone();
@@ -215,6 +216,19 @@ async fn write(
     let changes = adoption::changes(before, after, ColorMode::Colored);
     let shown = if args.diff { indented(&changes) } else { String::new() };
     Ok(done("updated", "update") + &shown)
+}
+
+async fn create(
+    args: &CreateWorkArgs,
+    api: &Api<DynamicObject>,
+    key: &WorkKey,
+    work: Value,
+) -> Result<(), WorkCommandError> {
+    let failed = |source| WorkCommandError::Request { key: key.clone(), source };
+    let work: DynamicObject =
+        serde_json::from_value(work).map_err(|why| failed(kube::Error::SerdeError(why)))?;
+    let params = PostParams { dry_run: args.dry_run, field_manager: Some(MANAGER.into()) };
+    request(key, || api.create(&params, &work)).await.map(drop)
 }
 
 /// The objects of a new work, one on each line.

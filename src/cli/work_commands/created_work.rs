@@ -63,21 +63,40 @@ where
     .await
 }
 
+/// What the hub has under this name.
+pub(super) async fn read(client: &Client, key: &WorkKey) -> Result<WorkOnHub, WorkCommandError> {
+    let api = works(client.clone(), &key.cluster);
+    let found = request(key, || api.get_opt(key.work.as_str())).await?;
+    Ok(found.map_or(WorkOnHub::Absent, WorkOnHub::of))
+}
+
+/// Acts on what the hub has: first on `there`, and after a conflict on what `read` finds then. The
+/// agent of a cluster writes the status of its works at any time.
+pub(super) async fn act_on_newest<T>(
+    mut there: WorkOnHub,
+    act: impl AsyncFn(&WorkOnHub) -> Result<T, WorkCommandError>,
+    read: impl AsyncFn() -> Result<WorkOnHub, WorkCommandError>,
+) -> Result<T, WorkCommandError> {
+    for _ in 1..limits::WORK_WRITES_MAX {
+        match act(&there).await {
+            Err(why) if why.is_conflict() => there = read().await?,
+            done => return done,
+        }
+    }
+    act(&there).await
+}
+
 /// What the hub has under this name on each of the clusters, in their order.
 pub(super) async fn read_all(
     client: &Client,
     clusters: &[ClusterName],
     work: &WorkName,
 ) -> Result<Vec<(WorkKey, WorkOnHub)>, WorkCommandError> {
-    let read = |cluster: &ClusterName| {
+    let read_one = |cluster: &ClusterName| {
         let key = WorkKey { cluster: cluster.clone(), work: work.clone() };
-        let api = works(client.clone(), cluster);
-        async move {
-            let found = request(&key, || api.get_opt(key.work.as_str())).await?;
-            Ok((key, found.map_or(WorkOnHub::Absent, WorkOnHub::of)))
-        }
+        async move { read(client, &key).await.map(|found| (key, found)) }
     };
-    let reads: Vec<_> = clusters.iter().map(read).collect();
+    let reads: Vec<_> = clusters.iter().map(read_one).collect();
     let answers: Vec<Result<_, _>> =
         stream::iter(reads).buffered(limits::WORK_REQUESTS_MAX).collect().await;
     answers.into_iter().collect()
@@ -147,6 +166,35 @@ mod tests {
             WorkOnHub::Created(_) => "created".to_owned(),
             WorkOnHub::Deleting => "deleting".to_owned(),
             WorkOnHub::Foreign(owner) => owner,
+        }
+    }
+
+    fn conflict() -> WorkCommandError {
+        let status = json!({"status": "Failure", "code": 409, "reason": "Conflict",
+            "message": "changed"});
+        let status: kube::core::Status = serde_json::from_value(status).unwrap();
+        let key = WorkKey {
+            cluster: ClusterName::parse("edge-1").unwrap(),
+            work: WorkName::parse("web").unwrap(),
+        };
+        WorkCommandError::Request { key, source: kube::Error::Api(Box::new(status)) }
+    }
+
+    #[tokio::test]
+    async fn write_that_meets_another_one_is_repeated_on_the_newest_state() {
+        // The work is gone after some conflicts.
+        for (conflicts, is_done) in [(0, true), (4, true), (5, false)] {
+            let reads = std::cell::Cell::new(0);
+            let act = async |_: &WorkOnHub| match reads.get() < conflicts {
+                true => Err(conflict()),
+                false => Ok(reads.get()),
+            };
+            let read = async || {
+                reads.set(reads.get() + 1);
+                Ok(WorkOnHub::Absent)
+            };
+            let result = act_on_newest(WorkOnHub::Deleting, act, read).await;
+            assert_eq!(result.ok(), is_done.then_some(conflicts));
         }
     }
 

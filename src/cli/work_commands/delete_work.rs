@@ -4,14 +4,16 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 use kube::api::{DeleteParams, Preconditions};
+use kube::{Client, ResourceExt as _};
 
-use super::created_work::{WorkOnHub, read_all, request, works};
+use super::created_work::{WorkOnHub, act_on_newest, read, read_all, request, works};
+use super::work_command_error::WorkCommandError;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::hub::{connect, runtime};
 use crate::output;
 use crate::source_args::{HubArgs, cluster_name, work_name};
-use gitwork_core::model::name::{ClusterName, WorkName};
+use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
 use gitwork_core::model::operation_error::describe;
 
 #[derive(Debug, Args)]
@@ -63,27 +65,9 @@ pub fn delete_work(args: &DeleteWorkArgs) -> Result<Exit, CommandError> {
         }
         let mut failed = false;
         for (key, there) in there {
-            let WorkOnHub::Created(live) = there else {
-                let is_absent = matches!(there, WorkOnHub::Absent);
-                match is_absent {
-                    true => output::error(&format!("{key} does not exist")),
-                    false => output::note(&format!("{key} is being deleted already")),
-                }
-                failed |= is_absent;
-                continue;
-            };
-            let metadata = live.metadata;
-            let preconditions =
-                Preconditions { uid: metadata.uid, resource_version: metadata.resource_version };
-            let params = DeleteParams {
-                dry_run: args.dry_run,
-                preconditions: Some(preconditions),
-                ..DeleteParams::background()
-            };
-            let api = works(client.clone(), &key.cluster);
-            match request(&key, || api.delete(key.work.as_str(), &params)).await {
-                Ok(_) if args.dry_run => output::print(&format!("would delete {key}\n"))?,
-                Ok(_) => output::print(&format!("deleted {key}\n"))?,
+            let act = async |there: &WorkOnHub| delete(args, &client, (&key, there)).await;
+            match act_on_newest(there, act, async || read(&client, &key).await).await {
+                Ok(text) => output::print(&text)?,
                 Err(why) => {
                     output::error(&describe(&why));
                     failed = true;
@@ -91,5 +75,33 @@ pub fn delete_work(args: &DeleteWorkArgs) -> Result<Exit, CommandError> {
             }
         }
         Ok(if failed { Exit::Failed } else { Exit::Done })
+    })
+}
+
+/// Deletes a work, and says so.
+async fn delete(
+    args: &DeleteWorkArgs,
+    client: &Client,
+    (key, there): (&WorkKey, &WorkOnHub),
+) -> Result<String, WorkCommandError> {
+    let live = match there {
+        WorkOnHub::Created(live) => live,
+        WorkOnHub::Deleting => return Ok(format!("{key} is being deleted already\n")),
+        WorkOnHub::Absent => return Err(WorkCommandError::Absent { key: key.clone() }),
+        WorkOnHub::Foreign(owner) => {
+            return Err(WorkCommandError::Foreign { key: key.clone(), owner: owner.clone() });
+        }
+    };
+    let (uid, resource_version) = (live.metadata.uid.clone(), live.resource_version());
+    let params = DeleteParams {
+        dry_run: args.dry_run,
+        preconditions: Some(Preconditions { uid, resource_version }),
+        ..DeleteParams::background()
+    };
+    let api = works(client.clone(), &key.cluster);
+    request(key, || api.delete(key.work.as_str(), &params)).await?;
+    Ok(match args.dry_run {
+        true => format!("would delete {key}\n"),
+        false => format!("deleted {key}\n"),
     })
 }

@@ -25,12 +25,29 @@ pub enum WorkCommandError {
     /// The hub is still writing the decisions of the Placement.
     #[error("the decisions of the Placement {placement} are incomplete: {problem}")]
     Undecided { placement: PlacementKey, problem: PlacementInconsistency },
+    /// Another owner has the work.
+    #[error("{key} belongs to {owner}")]
+    Foreign { key: WorkKey, owner: String },
+    /// There is nothing to delete.
+    #[error("{key} does not exist")]
+    Absent { key: WorkKey },
+    /// The work is about to go.
+    #[error("{key} is being deleted")]
+    Deleting { key: WorkKey },
     /// The hub does not answer in time.
     #[error("no answer for {key} within {} s", limits::HUB_CALL.as_secs())]
     Late { key: WorkKey },
     /// The hub rejects the request.
     #[error("{key}")]
     Request { key: WorkKey, source: kube::Error },
+}
+
+impl WorkCommandError {
+    /// Whether another client wrote or created the work in the meantime.
+    pub fn is_conflict(&self) -> bool {
+        let Self::Request { source: kube::Error::Api(status), .. } = self else { return false };
+        status.code == 409
+    }
 }
 
 impl OperationError for WorkCommandError {
@@ -46,6 +63,7 @@ impl OperationError for WorkCommandError {
         match self {
             Self::ManifestWork { .. } | Self::NoObject | Self::Invalid { .. } => "InvalidWork",
             Self::NoPlacement { .. } | Self::Undecided { .. } => "Placement",
+            Self::Foreign { .. } | Self::Deleting { .. } | Self::Absent { .. } => "Conflict",
             Self::Late { .. } | Self::Request { .. } => "Hub",
         }
     }
@@ -54,6 +72,7 @@ impl OperationError for WorkCommandError {
         let hint = match self {
             Self::ManifestWork { .. } => "`gitwork import` turns it into a folder",
             Self::Undecided { .. } => "try again",
+            Self::Deleting { .. } => "try again when it is gone",
             _ => return Vec::new(),
         };
         vec![hint.to_owned()]
