@@ -109,12 +109,16 @@ pub fn init(args: &InitArgs) -> Result<Exit, CommandError> {
     match &workflow {
         Ok(workflow) => {
             let made = MadeFiles { folder: &workflow.working_tree };
-            if made.file(&workflow.file, &workflow.text)? {
-                output::note(&format!(
+            match made.file(&workflow.file, &workflow.text)? {
+                true => output::note(&format!(
                     "{}: set the variables GITWORK_URL and GITWORK_SHA256 of the repository on \
                      the forge; the file says what they are",
                     workflow.file
-                ));
+                )),
+                false => output::note(
+                    "pull requests are checked by `gitwork validate` and `gitwork plan --base \
+                     REVISION`; add them to that file unless it has them",
+                ),
             }
         }
         Err(why) => output::note(&format!("no workflow for pull requests: {why}")),

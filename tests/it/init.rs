@@ -222,6 +222,8 @@ fn files_that_are_there_are_left_and_named() {
         let line = format!("{path} is there already; left as it is");
         assert!(err(&output).contains(&line), "{path}: {}", err(&output));
     }
+    let hint = "add them to that file unless it has them";
+    assert!(err(&output).contains(hint), "{}", err(&output));
     // From a folder inside, the source is the one above.
     let inside = folder.path().join("clusters/edge-1/web");
     succeeds(&inside, &["init", "--cluster", "edge-2"]);
