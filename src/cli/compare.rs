@@ -19,13 +19,16 @@ use super::signer_args::SignerArgs;
 use super::source_args::{self, Filter, FilterArgs, HubArgs};
 use super::source_id::IdFrom;
 use super::sources::sources;
+use super::text_objects::{TextObjects, Texts};
 use gitwork_core::config::AdoptionPolicy;
 use gitwork_core::config::RewindPolicy;
 use gitwork_core::config::window;
-use gitwork_core::model::name::RepoPath;
+use gitwork_core::model::name::{CommitId, RepoPath};
+use gitwork_core::model::snapshot::Snapshot;
 use gitwork_core::plan;
 use gitwork_core::plan::{Action, ForeignObject, MemberChange, Plan, PlanStep, Reason, Remarks};
 use gitwork_core::render::desired::Desired;
+use gitwork_core::render::renderer::Renderer;
 use gitwork_core::report::review;
 use gitwork_core::report::review::Review;
 use gitwork_core::signature::verification::VerificationFailure;
@@ -34,9 +37,10 @@ use gitwork_core::sync::guards::GuardOptions;
 use gitwork_core::sync::state::SyncState;
 use gitwork_core::text::escape::json_text;
 use gitwork_core::text::style::ColorMode;
+use gitwork_git::RepositoryError;
 use gitwork_hub::HubEvent;
-use gitwork_source::Source;
 use gitwork_source::verification::Verification;
+use gitwork_source::{Source, SourceReadError};
 
 #[derive(Debug, Args)]
 pub struct PlanArgs {
@@ -163,7 +167,7 @@ fn between_revisions(
     let mut verification = verification.unwrap_or_else(Verification::without_operator);
     let range = (base, head_commit);
     let signatures = source.signatures().check_range(&mut verification, range, &cancel)?;
-    let base = source.snapshots().render(base)?;
+    let base = render_base(&mut source, base)?;
     let windows = [&guards.windows, &base.rules.windows, &head.rules.windows];
     let closed = window::closed(&windows, &|name| TimeZone::get(name).ok(), args.time());
     let holds = review::would_hold(&base, &head, &guards.policy, closed.as_ref());
@@ -184,6 +188,19 @@ fn between_revisions(
         is_held: review.is_held(),
         has_errors: args.strict.fails(&head.diagnostics),
     })
+}
+
+/// Renders the base. If it is from before the source's folder, it has no work.
+fn render_base(source: &mut Source, commit: CommitId) -> Result<Desired, CommandError> {
+    match source.snapshots().render(commit) {
+        Err(SourceReadError::Repository(RepositoryError::PathMissing { .. })) => {
+            let mut objects = TextObjects::default();
+            let root = objects.add_folder(&Texts::new());
+            let snapshot = Snapshot { commit: Some(commit), root, objects: &objects };
+            Ok(Renderer::new(source.config().id.clone()).render(&snapshot)?)
+        }
+        rendered => Ok(rendered?),
+    }
 }
 
 /// With locations relative to the repository's root.
