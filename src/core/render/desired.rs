@@ -66,6 +66,16 @@ impl Desired {
         self.works.get(key).is_some_and(|work| work.is_earlier)
     }
 
+    /// The work of a cluster that gets an object once the wave of the cluster begins.
+    pub fn later_work(&self, cluster: &ClusterName, object: ObjectDigest) -> Option<&WorkKey> {
+        let all = self.later.range(WorkKey::least_of(cluster)..);
+        let mut all = all.take_while(|(key, _)| key.cluster == *cluster);
+        let has_it = |objects: &[NamedObject]| {
+            objects.binary_search_by_key(&object, |one| one.digest).is_ok()
+        };
+        all.find(|(_, objects)| has_it(objects)).map(|(key, _)| key)
+    }
+
     /// Makes every location relative to the repository's root, for a source whose files start at
     /// `path`.
     pub fn locate_from_root(&mut self, path: &RepoPath) {

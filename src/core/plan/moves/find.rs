@@ -102,7 +102,7 @@ fn find_all<'a>(desired: &'a Desired, observed: &'a Observed) -> Vec<FoundMove<'
         // The policy is asked later: it needs the manifest, which the hub has.
         let may_have = |(_, objects): &&FrozenWork<'_>| objects.may_contain(digest, None);
         let frozen = frozen.find(may_have).map(|(key, _)| *key);
-        let later = later_work(desired, cluster, digest);
+        let later = desired.later_work(cluster, digest);
         for from in givers {
             let is_earlier = desired.has_earlier_content(&from.key);
             let to = match (frozen, later) {
@@ -117,20 +117,6 @@ fn find_all<'a>(desired: &'a Desired, observed: &'a Observed) -> Vec<FoundMove<'
     }
     found.sort_by_key(|one| (&one.from.key, one.digest));
     found
-}
-
-/// The work of the cluster that gets the object once its wave begins.
-fn later_work<'a>(
-    desired: &'a Desired,
-    cluster: &ClusterName,
-    digest: ObjectDigest,
-) -> Option<&'a WorkKey> {
-    let later = desired.later.range(WorkKey::least_of(cluster)..);
-    let mut later = later.take_while(|(key, _)| key.cluster == *cluster);
-    let has_it = |objects: &[NamedObject]| {
-        objects.binary_search_by_key(&digest, |object| object.digest).is_ok()
-    };
-    later.find(|(_, objects)| has_it(objects)).map(|(key, _)| key)
 }
 
 /// Whether a work on the hub may list objects that Git does not have in it. The objects of a work
