@@ -81,8 +81,8 @@ impl SourceAccess {
         &self.earlier
     }
 
-    /// Sets the contents of groups that clusters keep or get while another one is rolled out, unless
-    /// a thread uses the source.
+    /// Sets the contents of groups that clusters keep or get while another one is rolled out,
+    /// unless a thread uses the source.
     pub fn set_earlier(&mut self, contents: &EarlierContents) {
         let Some(reader) = &mut self.reader else { return };
         if *self.earlier != *contents {

@@ -39,8 +39,8 @@ impl<'a> Write<'a> {
         objects.any(|object| owners(object.digest).any(|other| *other != key))
     }
 
-    /// The objects that the work lists on the hub and that Git has, or may have, in another work; or
-    /// that it keeps until its cluster gets another content.
+    /// The objects that the work lists on the hub and that Git has, or may have, in another work,
+    /// or that it keeps until its cluster gets another content.
     fn gives(&self) -> impl Iterator<Item = ObjectDigest> {
         let there = self.on_hub();
         let content = self.inputs.observed.content(&self.step.key);

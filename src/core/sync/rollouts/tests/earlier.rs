@@ -4,8 +4,8 @@ use super::*;
 use crate::model::approval::{RolloutApproval, RolloutStep};
 use crate::plan::moves::MoveProgress;
 
-const RETURNS: &str = "clusters: [a, b, c]\nrollout:\n  onFailure: return\n  waves:\n  - {name: lab, \
-                       clusters: [a]}\n  - {name: town, clusters: [b]}\n";
+const RETURNS: &str = "clusters: [a, b, c]\nrollout:\n  onFailure: return\n  waves:\n  - {name: \
+                       lab, clusters: [a]}\n  - {name: town, clusters: [b]}\n";
 
 impl World {
     /// The content 1 is good: the clusters a, b and c have it. Git has the content 2.
@@ -99,7 +99,10 @@ fn clusters_with_a_rejected_content_get_the_last_good_one_back_and_nothing_is_de
     world.add_map("new", "of-new");
     assert_eq!(world.pass(), ["a"]);
     world.report(&["a"], Report::Degraded(world.now));
-    world.now += 300;
+    for seconds in [120, 300] {
+        assert_eq!(world.pass(), NOTHING);
+        world.now += seconds;
+    }
     assert_eq!(world.pass(), ["a"]);
     assert_eq!(world.value("a/web").as_deref(), Some("1"));
     let web = world.hub.iter().find(|(key, _)| key.to_string() == "a/web").unwrap().1.clone();
