@@ -238,7 +238,8 @@ impl fmt::Display for RolloutWait {
                     )?,
                 }
                 let Some(commit) = returns_to else { return Ok(()) };
-                write!(f, "; clusters that got it get that of commit {commit:.8} back")
+                let commit: String = commit.to_string().chars().take(8).collect();
+                write!(f, "; clusters that got it get that of commit {commit} back")
             }
             RolloutWaitCause::Blocked => write!(
                 f,

@@ -55,14 +55,14 @@ async fn values(sync: &Sync) -> Vec<Option<String>> {
 
 /// Commits this version of the group's only work.
 fn commit(sync: &Sync, version: &str) {
-    commit_with(sync, version, "hold");
+    commit_with(sync, version, ("hold", "2s"));
 }
 
-fn commit_with(sync: &Sync, version: &str, on_failure: &str) {
+fn commit_with(sync: &Sync, version: &str, (on_failure, deadline): (&str, &str)) {
     let [first, second, third] = &sync.clusters[..] else { panic!("three clusters") };
     let group = format!(
-        "clusters: [{first}, {second}, {third}]\nrollout:\n  progressDeadline: 2s\n  onFailure: \
-         {on_failure}\n  waves:\n  - {{name: lab, clusters: [{first}]}}\n  - {{name: town, \
+        "clusters: [{first}, {second}, {third}]\nrollout:\n  progressDeadline: {deadline}\n  \
+         onFailure: {on_failure}\n  waves:\n  - {{name: lab, clusters: [{first}]}}\n  - {{name: town, \
          clusters: [{second}], approval: required}}\n"
     );
     let marker = (sync.path(0, "marker/cm.yaml"), config_map("marker", "marker"));
@@ -230,7 +230,7 @@ async fn until_recorded(sync: &Sync, what: &str, is_it: impl Fn(&GroupRecord) ->
 async fn clusters_return_to_the_last_good_content_and_operators_steer_rollouts() {
     let sync = Sync::new(3).await;
     let ask = |command: &[&str]| super::budget::gitwork(&sync, &[&["rollout"], command].concat());
-    commit_with(&sync, "one", "return");
+    commit_with(&sync, "one", ("return", "15s"));
     let daemon = Daemon::start(&sync, &config(&sync, &json!({"intervalSeconds": 1}))).await;
     sync.until_value(0, "web", "one").await;
     report(&sync, 0, "True").await;
@@ -246,7 +246,7 @@ async fn clusters_return_to_the_last_good_content_and_operators_steer_rollouts()
 
     let more = config_map("more", "more");
     sync.repo.commit("main", &[("groups/edge/web/more.yaml", Some(more.as_str()))]);
-    commit_with(&sync, "two", "return");
+    commit_with(&sync, "two", ("return", "15s"));
     sync.until_value(0, "web", "two").await;
     report(&sync, 0, "False").await;
     let back = sync.until_value(0, "web", "one").await;
@@ -265,9 +265,9 @@ async fn clusters_return_to_the_last_good_content_and_operators_steer_rollouts()
 
     done(&ask(&["resume", "edge"]));
     sync.until_value(0, "web", "two").await;
+    report(&sync, 0, "True").await;
     done(&ask(&["pause", "edge"]));
     done(&ask(&["approve", "edge", "--wave", "town"]));
-    report(&sync, 0, "True").await;
     until_shown(&sync, "whose rollout is paused").await;
     done(&ask(&["resume", "edge"]));
     sync.until_value(1, "web", "two").await;

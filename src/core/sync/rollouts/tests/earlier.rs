@@ -99,10 +99,8 @@ fn clusters_with_a_rejected_content_get_the_last_good_one_back_and_nothing_is_de
     world.add_map("new", "of-new");
     assert_eq!(world.pass(), ["a"]);
     world.report(&["a"], Report::Degraded(world.now));
-    for seconds in [120, 300] {
-        assert_eq!(world.pass(), NOTHING);
-        world.now += seconds;
-    }
+    assert_eq!(world.pass(), NOTHING, "what agents say of the health may be old");
+    world.now += 120;
     assert_eq!(world.pass(), ["a"]);
     assert_eq!(world.value("a/web").as_deref(), Some("1"));
     let web = world.hub.iter().find(|(key, _)| key.to_string() == "a/web").unwrap().1.clone();
