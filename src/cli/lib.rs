@@ -121,7 +121,7 @@ enum Command {
     /// Show works and their objects, with feedback values and conditions
     Tree(Box<status::TreeArgs>),
     /// Show how far the rollouts of groups have come
-    Rollout(rollout::RolloutArgs),
+    Rollout(Box<rollout::RolloutArgs>),
     /// Explain where a work or an object comes from, and its state on the cluster
     Explain(Box<explain::ExplainArgs>),
     /// Print what the hub says of clusters: labels, claims, and decisions of Placements
