@@ -3,12 +3,11 @@
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::argument_error::ArgumentError;
 use super::error::{CommandError, did_you_mean};
 use super::exit::Exit;
 use super::hub::runtime;
 use super::output;
-use super::rollout_step::{ApproveWaveArgs, RolloutStepArgs, Wish};
+use super::rollout_step::{ApproveWaveArgs, RolloutStepArgs, Wish, group};
 use super::source_args::{self, HubArgs};
 use super::view_args::ViewFormat;
 use gitwork_core::model::name::{GroupName, SourceId};
@@ -67,10 +66,6 @@ Examples:
   gitwork rollout status                       show all rollouts
   gitwork rollout status tills                 show the waves of one group
   gitwork rollout status -o json | jq '.[0].waitsFor'";
-
-pub(super) fn group(text: &str) -> Result<GroupName, ArgumentError> {
-    GroupName::parse(text).map_err(ArgumentError::Group)
-}
 
 /// No selected source has such a rollout.
 #[derive(Debug, thiserror::Error)]

@@ -7,13 +7,13 @@ use std::sync::atomic::AtomicBool;
 use clap::Args;
 use jiff::Timestamp;
 
+use super::argument_error::ArgumentError;
 use super::compare::{HubPlan, plan_against_hub};
 use super::error::{CommandError, did_you_mean};
 use super::exit::Exit;
 use super::hub::runtime;
 use super::output;
 use super::read_args::ReadArgs;
-use super::rollout;
 use super::signer_args::SignerArgs;
 use super::source_args::HubArgs;
 use gitwork_core::model::approval::{Approval, RolloutApproval, RolloutStep};
@@ -36,7 +36,7 @@ pub(super) struct ApproveWaveArgs {
 #[derive(Debug, Args)]
 pub(super) struct RolloutStepArgs {
     /// Group
-    #[arg(value_name = "GROUP", value_parser = rollout::group)]
+    #[arg(value_name = "GROUP", value_parser = group)]
     group: GroupName,
     #[command(flatten)]
     source: ReadArgs,
@@ -47,6 +47,10 @@ pub(super) struct RolloutStepArgs {
     /// Print the approval instead of storing it on the hub; commit it to Git as approvals/HASH
     #[arg(long)]
     print: bool,
+}
+
+pub(super) fn group(text: &str) -> Result<GroupName, ArgumentError> {
+    GroupName::parse(text).map_err(ArgumentError::Group)
 }
 
 const APPROVE_EXAMPLES: &str = "\
@@ -250,7 +254,7 @@ mod tests {
         }
     }
 
-    fn told(wish: Wish<'_>, change: impl FnOnce(&mut RolloutControl)) -> String {
+    fn outcome(wish: Wish<'_>, change: impl FnOnce(&mut RolloutControl)) -> String {
         let mut control = control();
         change(&mut control);
         match wish.step(&control) {
@@ -261,21 +265,21 @@ mod tests {
 
     #[test]
     fn each_wish_is_a_step_unless_the_rollout_cannot_do_it() {
-        assert_eq!(told(Wish::Pause, |_| {}), "pause 2");
-        assert_eq!(told(Wish::Pause, |one| one.is_paused = true), "RolloutPaused");
-        assert_eq!(told(Wish::Resume, |one| one.is_paused = true), "resume 1");
-        assert_eq!(told(Wish::Resume, |one| one.is_stopped = true), "retry 2");
-        assert_eq!(told(Wish::Resume, |_| {}), "RolloutGoing");
-        assert_eq!(told(Wish::Abort, |_| {}), "stop 2");
-        assert_eq!(told(Wish::Abort, |one| one.is_stopped = true), "RolloutStopped");
-        assert_eq!(told(Wish::Return, |_| {}), "return 2");
-        assert_eq!(told(Wish::Return, |one| one.is_stopped = true), "return 2");
-        assert_eq!(told(Wish::Return, |one| one.has_last_good = false), "NoLastGoodContent");
-        assert_eq!(told(Wish::Return, |one| one.has_ended = true), "RolloutEnded");
-        assert_eq!(told(Wish::Approve(None), |_| {}), "NothingToApprove");
+        assert_eq!(outcome(Wish::Pause, |_| {}), "pause 2");
+        assert_eq!(outcome(Wish::Pause, |one| one.is_paused = true), "RolloutPaused");
+        assert_eq!(outcome(Wish::Resume, |one| one.is_paused = true), "resume 1");
+        assert_eq!(outcome(Wish::Resume, |one| one.is_stopped = true), "retry 2");
+        assert_eq!(outcome(Wish::Resume, |_| {}), "RolloutGoing");
+        assert_eq!(outcome(Wish::Abort, |_| {}), "stop 2");
+        assert_eq!(outcome(Wish::Abort, |one| one.is_stopped = true), "RolloutStopped");
+        assert_eq!(outcome(Wish::Return, |_| {}), "return 2");
+        assert_eq!(outcome(Wish::Return, |one| one.is_stopped = true), "return 2");
+        assert_eq!(outcome(Wish::Return, |one| one.has_last_good = false), "NoLastGoodContent");
+        assert_eq!(outcome(Wish::Return, |one| one.has_ended = true), "RolloutEnded");
+        assert_eq!(outcome(Wish::Approve(None), |_| {}), "NothingToApprove");
         let waits = |one: &mut RolloutControl| one.waiting_wave = Some("others".into());
-        assert_eq!(told(Wish::Approve(None), waits), "wave others");
-        assert_eq!(told(Wish::Approve(Some("lab")), |_| {}), "wave lab");
+        assert_eq!(outcome(Wish::Approve(None), waits), "wave others");
+        assert_eq!(outcome(Wish::Approve(Some("lab")), |_| {}), "wave lab");
         let why = Wish::Approve(Some("othes")).step(&control()).unwrap_err().to_string();
         assert_eq!(
             why,

@@ -595,9 +595,10 @@ impl GroupView<'_> {
     fn add_waits(&self, waits: &mut RolloutWaits) -> Vec<Arc<RolloutWait>> {
         let mut causes: BTreeMap<(usize, bool), Arc<RolloutWait>> = BTreeMap::new();
         for (cluster, member) in &self.rollout.members {
-            let has_works = !member.works.is_empty() || member.earlier.is_some();
-            let is_waiting = !self.states.contains_key(cluster) && has_works;
-            if !is_waiting || self.progress.active.contains_key(cluster) {
+            let has_content =
+                self.states.contains_key(cluster) || self.progress.active.contains_key(cluster);
+            // What only a rejected content has stays while the cluster returns.
+            if member.earlier.is_none() && (has_content || member.works.is_empty()) {
                 continue;
             }
             let wait = causes.entry((member.wave, member.is_blocked));

@@ -62,8 +62,8 @@ fn commit_with(sync: &Sync, version: &str, (on_failure, deadline): (&str, &str))
     let [first, second, third] = &sync.clusters[..] else { panic!("three clusters") };
     let group = format!(
         "clusters: [{first}, {second}, {third}]\nrollout:\n  progressDeadline: {deadline}\n  \
-         onFailure: {on_failure}\n  waves:\n  - {{name: lab, clusters: [{first}]}}\n  - {{name: town, \
-         clusters: [{second}], approval: required}}\n"
+         onFailure: {on_failure}\n  waves:\n  - {{name: lab, clusters: [{first}]}}\n  - {{name: \
+         town, clusters: [{second}], approval: required}}\n"
     );
     let marker = (sync.path(0, "marker/cm.yaml"), config_map("marker", "marker"));
     let web = config_map("web", version);
