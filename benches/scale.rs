@@ -149,6 +149,7 @@ fn desired_work(number: usize, text: &str) -> DesiredWork {
         objects,
         depends_on: Arc::default(),
         group_content: None,
+        is_earlier: false,
     }
 }
 
@@ -164,6 +165,7 @@ fn desired(works: usize) -> Desired {
         suspended: Suspended::default(),
         needed_facts: None,
         rollouts: BTreeMap::new(),
+        later: BTreeMap::new(),
         facts: None,
         diagnostics: Vec::new(),
     }

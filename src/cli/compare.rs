@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
@@ -19,13 +19,16 @@ use super::signer_args::SignerArgs;
 use super::source_args::{self, Filter, FilterArgs, HubArgs};
 use super::source_id::IdFrom;
 use super::sources::sources;
+use super::text_objects::{TextObjects, Texts};
 use gitwork_core::config::AdoptionPolicy;
 use gitwork_core::config::RewindPolicy;
 use gitwork_core::config::window;
-use gitwork_core::model::name::RepoPath;
+use gitwork_core::model::name::{CommitId, RepoPath};
+use gitwork_core::model::snapshot::Snapshot;
 use gitwork_core::plan;
 use gitwork_core::plan::{Action, ForeignObject, MemberChange, Plan, PlanStep, Reason, Remarks};
 use gitwork_core::render::desired::Desired;
+use gitwork_core::render::renderer::Renderer;
 use gitwork_core::report::review;
 use gitwork_core::report::review::Review;
 use gitwork_core::signature::verification::VerificationFailure;
@@ -34,9 +37,10 @@ use gitwork_core::sync::guards::GuardOptions;
 use gitwork_core::sync::state::SyncState;
 use gitwork_core::text::escape::json_text;
 use gitwork_core::text::style::ColorMode;
+use gitwork_git::RepositoryError;
 use gitwork_hub::HubEvent;
-use gitwork_source::Source;
 use gitwork_source::verification::Verification;
+use gitwork_source::{Source, SourceReadError};
 
 #[derive(Debug, Args)]
 pub struct PlanArgs {
@@ -163,7 +167,7 @@ fn between_revisions(
     let mut verification = verification.unwrap_or_else(Verification::without_operator);
     let range = (base, head_commit);
     let signatures = source.signatures().check_range(&mut verification, range, &cancel)?;
-    let base = source.snapshots().render(base)?;
+    let base = render_base(&mut source, base)?;
     let windows = [&guards.windows, &base.rules.windows, &head.rules.windows];
     let closed = window::closed(&windows, &|name| TimeZone::get(name).ok(), args.time());
     let holds = review::would_hold(&base, &head, &guards.policy, closed.as_ref());
@@ -186,11 +190,27 @@ fn between_revisions(
     })
 }
 
+/// Renders the base. If it is from before the source's folder, it has no work.
+fn render_base(source: &mut Source, commit: CommitId) -> Result<Desired, CommandError> {
+    match source.snapshots().render(commit) {
+        Err(SourceReadError::Repository(RepositoryError::PathMissing { .. })) => {
+            let mut objects = TextObjects::default();
+            let root = objects.add_folder(&Texts::new());
+            let snapshot = Snapshot { commit: Some(commit), root, objects: &objects };
+            Ok(Renderer::new(source.config().id.clone()).render(&snapshot)?)
+        }
+        rendered => Ok(rendered?),
+    }
+}
+
 /// With locations relative to the repository's root.
 fn located(mut desired: Desired, path: &RepoPath) -> Desired {
     desired.locate_from_root(path);
     desired
 }
+
+/// A second read of the same plan needs no other commit than the first one.
+const FETCH_AGE_MAX: Duration = Duration::from_secs(60);
 
 /// A plan of Git against the hub, with its inputs.
 pub(super) struct HubPlan {
@@ -252,20 +272,21 @@ pub(super) fn plan_against_hub(
     let on_hub = on_hub.map_or_else(|| HubState::ask(hub, &mut configured), Ok)?;
     let guards = configured.guards;
     let foreign_objects = plan::foreign_objects(&desired, &on_hub.works);
-    let planned = plan_of(&source, (&desired, read.is_signed), on_hub, guards, at, cancel);
+    let planned = plan_of(&mut source, (&desired, read.is_signed), on_hub, guards, at, cancel);
     let (plan, state) = runtime()?.block_on(planned)?;
+    let desired = state.facts().desired().cloned().unwrap_or(desired);
     let verification_failure = read.verification_failure;
     Ok(HubPlan { plan, desired, id_from, state, verification_failure, foreign_objects })
 }
 
 /// The plan from Git's works, the hub's state, and the last state in Git of removed works.
 pub(super) async fn plan_of(
-    source: &Source,
+    source: &mut Source,
     (desired, is_signed): (&Arc<Desired>, bool),
     on_hub: HubState,
     options: GuardOptions,
     at: Timestamp,
-    cancel: &AtomicBool,
+    cancel: &Arc<AtomicBool>,
 ) -> Result<(Plan, SyncState), CommandError> {
     let (id, now) = (desired.source.clone(), Instant::now());
     let mut state = SyncState::new(id, options, source.known_record_generation(), now);
@@ -279,24 +300,19 @@ pub(super) async fn plan_of(
         state.set_looked_up(&key, Ok(Some(work)), now, 0);
     }
     if on_hub.directives.is_some() {
-        state.facts_mut().directives.set(on_hub.directives, now);
+        state.facts_mut().directives.set(on_hub.directives.clone(), now);
     }
     on_hub.record.into_iter().for_each(|record| state.set_record(record));
-    // One round for the applied commits, one for the commits that approvals name.
-    for _ in 0..2 {
-        let (Some(head), AncestryLookup::Due(commits)) =
-            (desired.commit, state.facts_mut().ancestry_lookup(now))
-        else {
-            break;
-        };
-        let unreached = source.history().unreached(head, &commits, cancel)?;
-        state.facts_mut().history.set_ancestry(head, &commits, &unreached);
+    state.set_time(at, &|name| TimeZone::get(name).ok());
+    let earlier = state.earlier_contents().filter(|earlier| !earlier.is_empty());
+    if let Some(earlier) = earlier.cloned() {
+        // Clusters that wait for their wave keep what they have.
+        source.set_earlier(&Arc::new(earlier));
+        let read = source.read_within(FETCH_AGE_MAX, cancel)?;
+        state.facts_mut().set_desired(&read.desired);
+        state.facts_mut().directives.set(on_hub.directives, now);
     }
-    let candidates = state.facts_mut().removals_to_look_up(now);
-    let applied = state.facts().recorded_commits();
-    let history = source.history();
-    let last_known = history.last_known_states(desired, &candidates, &applied, cancel)?;
-    state.facts_mut().history.set_last_known(&candidates, last_known);
+    read_history(source, &mut state, cancel)?;
     let keys = state.facts_mut().contents_to_read(now);
     let contents = gitwork_hub::read_contents(&on_hub.hub, keys).await;
     for (key, result) in &contents {
@@ -306,6 +322,31 @@ pub(super) async fn plan_of(
     }
     state.facts_mut().set_contents(contents, now);
     Ok((plan_at(&mut state, at), state))
+}
+
+/// Looks up what the plan needs of Git's history.
+fn read_history(
+    source: &Source,
+    state: &mut SyncState,
+    cancel: &AtomicBool,
+) -> Result<(), CommandError> {
+    let (now, history) = (Instant::now(), source.history());
+    let Some(desired) = state.facts().desired().cloned() else { return Ok(()) };
+    // One round for the applied commits, one for the commits that approvals name.
+    for _ in 0..2 {
+        let (Some(head), AncestryLookup::Due(commits)) =
+            (desired.commit, state.facts_mut().ancestry_lookup(now))
+        else {
+            break;
+        };
+        let unreached = history.unreached(head, &commits, cancel)?;
+        state.facts_mut().history.set_ancestry(head, &commits, &unreached);
+    }
+    let candidates = state.facts_mut().removals_to_look_up(now);
+    let applied = state.facts().recorded_commits();
+    let last_known = history.last_known_states(&desired, &candidates, &applied, cancel)?;
+    state.facts_mut().history.set_last_known(&candidates, last_known);
+    Ok(())
 }
 
 /// The plan at a time.

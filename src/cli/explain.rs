@@ -393,9 +393,9 @@ impl ObservedHub {
         let Some(works) = &self.works else { return Ok(Plan::default()) };
         let desired = git.read.desired.clone();
         let on_hub = HubState::read(&self.hub, &desired.source, works.clone()).await;
-        let (now, cancel) = (Timestamp::now(), AtomicBool::new(false));
+        let (now, cancel) = (Timestamp::now(), Arc::new(AtomicBool::new(false)));
         let desired = (&desired, git.read.is_signed);
-        let planned = plan_of(&git.source, desired, on_hub, guards, now, &cancel);
+        let planned = plan_of(&mut git.source, desired, on_hub, guards, now, &cancel);
         let (plan, _) = planned.await?;
         Ok(plan)
     }

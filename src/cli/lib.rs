@@ -28,13 +28,18 @@ mod explain_code;
 mod facts;
 mod hub;
 mod hub_state;
+mod import;
+mod init;
 mod limits;
+mod new_files;
 mod output;
 mod published_facts;
 mod read_args;
 mod render;
+mod rendered_folder;
 mod report_args;
 mod rollout;
+mod rollout_step;
 mod run;
 mod run_args;
 mod run_setup;
@@ -47,10 +52,12 @@ mod source_id;
 mod sources;
 mod status;
 mod suspend;
+mod text_objects;
 mod trust;
 mod view;
 mod view_args;
 mod watch;
+mod work_commands;
 
 pub use exit::Exit;
 
@@ -64,6 +71,7 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
+  gitwork init --cluster edge-7                     make a first repository in this folder
   gitwork validate                                  report every problem in this repository
   gitwork render --cluster edge-7                   print the ManifestWorks of one cluster
   gitwork plan --base origin/main                   show the changes of this branch (no cluster)
@@ -77,6 +85,10 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 3 changes found, 4 changes held
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Make a first repository (needs no cluster)
+    Init(init::InitArgs),
+    /// Turn ManifestWorks of a hub, or objects in files, into work folders
+    Import(Box<import::ImportArgs>),
     /// Keep the hub in sync with Git
     ///
     /// Run several replicas with the same source id for high availability. A Lease on the hub
@@ -109,13 +121,19 @@ enum Command {
     /// Show works and their objects, with feedback values and conditions
     Tree(Box<status::TreeArgs>),
     /// Show how far the rollouts of groups have come
-    Rollout(rollout::RolloutArgs),
+    Rollout(Box<rollout::RolloutArgs>),
     /// Explain where a work or an object comes from, and its state on the cluster
     Explain(Box<explain::ExplainArgs>),
     /// Print what the hub says of clusters: labels, claims, and decisions of Placements
     ///
     /// The output is for `--facts` of `validate`, `render`, `plan` and `explain`.
     Facts(facts::FactsArgs),
+    /// Create a ManifestWork without Git
+    Create(work_commands::CreateArgs),
+    /// List ManifestWorks on the hub
+    Get(work_commands::GetArgs),
+    /// Delete a ManifestWork that was created without Git
+    Delete(work_commands::DeleteArgs),
     /// Print the JSON Schema of a configuration file
     Schema(documents::SchemaArgs),
     /// Print the CRDs of the OCM kinds that gitwork uses
@@ -142,6 +160,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let result = match cli.command {
+        Command::Init(args) => init::init(&args),
+        Command::Import(args) => import::import(&args),
         Command::Run(args) => run::run(&args),
         Command::Render(args) => render::render(&args),
         Command::Validate(args) => render::validate(&args),
@@ -157,6 +177,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Rollout(args) => rollout::rollout(&args),
         Command::Explain(args) => explain::explain(&args),
         Command::Facts(args) => facts::facts(&args),
+        Command::Create(args) => work_commands::create(&args),
+        Command::Get(args) => work_commands::get(&args),
+        Command::Delete(args) => work_commands::delete(&args),
         Command::Schema(args) => documents::schema(&args),
         Command::Crds => documents::crds(),
         Command::Completions(args) => documents::completions(&args, &mut self::command(None)),

@@ -12,13 +12,13 @@ use serde_json::Value;
 use super::error::CommandError;
 use super::exit::Exit;
 use super::output;
-use super::output::OutputError;
 use super::published_facts::add_fetched_facts;
 use super::read_args::{ConfiguredSource, ReadArgs, StrictArgs, is_unknown};
+use super::rendered_folder::RenderedFolder;
 use super::source_args::{Filter, FilterArgs};
 use super::sources::sources;
 use gitwork_core::model::diagnostic::{Diagnostic, Scope};
-use gitwork_core::model::name::SourceId;
+use gitwork_core::model::name::{SourceId, WorkKey};
 use gitwork_core::model::work::DesiredWork;
 use gitwork_core::render::desired::Desired;
 use gitwork_core::text::diagnostics;
@@ -36,7 +36,8 @@ pub struct RenderArgs {
     source: ReadArgs,
     #[command(flatten)]
     filter: FilterArgs,
-    /// Write each ManifestWork to DIR/<cluster>/<work>.yaml instead of stdout
+    /// Write each ManifestWork to DIR/<cluster>/<work>.yaml instead of stdout, and remove files
+    /// that an earlier run wrote there, that are no longer rendered, and that nobody changed
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Output format
@@ -113,7 +114,7 @@ pub fn render(args: &RenderArgs) -> Result<Exit, CommandError> {
         return Err(error);
     }
     match &args.out {
-        Some(folder) => write_out(folder, &works, &desired, args.output)?,
+        Some(folder) => write_out(folder, &works, &desired, (args.output, &filter))?,
         None => print_out(&works, &desired, args.output)?,
     }
     Ok(exit(args.strict, &desired.diagnostics))
@@ -199,19 +200,29 @@ fn write_out(
     folder: &Path,
     works: &[&DesiredWork],
     desired: &Desired,
-    format: RenderFormat,
+    (format, filter): (RenderFormat, &Filter),
 ) -> Result<(), CommandError> {
-    let failed = |path: &Path, source| OutputError::File { path: path.to_owned(), source };
+    let mut rendered = RenderedFolder::open(folder, &desired.source)?;
     for work in works {
-        let cluster = folder.join(work.key.cluster.as_str());
-        std::fs::create_dir_all(&cluster).map_err(|why| failed(&cluster, why))?;
         let value = manifest_work(work, desired);
         let (ending, text) = match format {
             RenderFormat::Yaml => ("yaml", yaml::write(&value)),
             RenderFormat::Json => ("json", json_text(&value)),
         };
-        let file = cluster.join(format!("{}.{ending}", work.key.work));
-        std::fs::write(&file, text).map_err(|why| failed(&file, why))?;
+        rendered.write(&work.key, ending, work.path.as_str(), &text)?;
+    }
+    // A work that cannot be read is not absent.
+    let is_kept =
+        |key: &WorkKey, at: &str| !filter.matches(key) || desired.frozen.may_contain(key, Some(at));
+    let stale = rendered.finish(is_kept)?;
+    for path in &stale.changed {
+        output::note(&format!(
+            "{} is no longer rendered, but was changed since gitwork wrote it; remove it by hand",
+            path.display()
+        ));
+    }
+    for path in &stale.removed {
+        output::note(&format!("removed {}, which is no longer rendered", path.display()));
     }
     output::note(&format!("{} ManifestWorks written to {}", works.len(), folder.display()));
     Ok(())

@@ -3,11 +3,11 @@
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::argument_error::ArgumentError;
 use super::error::{CommandError, did_you_mean};
 use super::exit::Exit;
 use super::hub::runtime;
 use super::output;
+use super::rollout_step::{ApproveWaveArgs, RolloutStepArgs, Wish, group};
 use super::source_args::{self, HubArgs};
 use super::view_args::ViewFormat;
 use gitwork_core::model::name::{GroupName, SourceId};
@@ -30,6 +30,16 @@ pub struct RolloutArgs {
 enum RolloutCommand {
     /// Show the waves of groups, what they wait for, and what ends the wait
     Status(RolloutStatusArgs),
+    /// Let the wave begin that waits for an approval
+    Approve(ApproveWaveArgs),
+    /// Let no further cluster get the content, until `gitwork rollout resume`
+    Pause(RolloutStepArgs),
+    /// Let a rollout continue that was paused or stopped
+    Resume(RolloutStepArgs),
+    /// Stop a rollout; clusters that got the content keep it
+    Abort(RolloutStepArgs),
+    /// Stop a rollout; clusters that got the content get the last good one back
+    Return(RolloutStepArgs),
 }
 
 #[derive(Debug, Args)]
@@ -56,10 +66,6 @@ Examples:
   gitwork rollout status                       show all rollouts
   gitwork rollout status tills                 show the waves of one group
   gitwork rollout status -o json | jq '.[0].waitsFor'";
-
-fn group(text: &str) -> Result<GroupName, ArgumentError> {
-    GroupName::parse(text).map_err(ArgumentError::Group)
-}
 
 /// No selected source has such a rollout.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +95,11 @@ impl OperationError for NoRolloutError {
 pub fn rollout(args: &RolloutArgs) -> Result<Exit, CommandError> {
     match &args.command {
         RolloutCommand::Status(args) => status(args),
+        RolloutCommand::Approve(args) => args.approve(),
+        RolloutCommand::Pause(args) => args.ask_for(Wish::Pause),
+        RolloutCommand::Resume(args) => args.ask_for(Wish::Resume),
+        RolloutCommand::Abort(args) => args.ask_for(Wish::Abort),
+        RolloutCommand::Return(args) => args.ask_for(Wish::Return),
     }
 }
 

@@ -16,7 +16,7 @@ use gitwork_api::names::{NameError, check_label};
 use gitwork_core::config::AdoptionPolicy;
 use gitwork_core::config::RewindPolicy;
 use gitwork_core::config::tenancy::Tenancy;
-use gitwork_core::model::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey};
+use gitwork_core::model::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey, WorkName};
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::model::source_origin::SourceOrigin;
 use gitwork_core::text::closest;
@@ -122,6 +122,16 @@ pub fn adoption(text: &str) -> Result<AdoptionPolicy, ArgumentError> {
 /// Parses the id of a source.
 pub fn source_id(text: &str) -> Result<SourceId, ArgumentError> {
     SourceId::parse(text).map_err(ArgumentError::SourceId)
+}
+
+/// Parses the name of a cluster.
+pub fn cluster_name(text: &str) -> Result<ClusterName, ArgumentError> {
+    ClusterName::parse(text).map_err(ArgumentError::Cluster)
+}
+
+/// Parses the name of a work.
+pub fn work_name(text: &str) -> Result<WorkName, ArgumentError> {
+    WorkName::parse(text).map_err(ArgumentError::Work)
 }
 
 fn namespace(text: &str) -> Result<String, ArgumentError> {

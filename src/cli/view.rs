@@ -1,19 +1,19 @@
 //! The views of `status` and `tree`: printed once, or watched.
 
-use super::error::{CommandError, did_you_mean};
+use super::error::CommandError;
 use super::exit::Exit;
 use super::hub::runtime;
 use super::view_args::{View, ViewArgs, ViewFormat, ViewOptions};
 use super::{output, watch};
-use gitwork_core::model::name::ClusterName;
+use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
 use gitwork_core::report::status::State;
 use gitwork_core::report::status::source_report::ReportedSource;
 use gitwork_core::report::status::tree::WorkTree;
-use gitwork_core::text::closest;
 use gitwork_core::text::yaml;
 use gitwork_hub::fleet;
 use gitwork_hub::fleet::{Fleet, Selection};
 use gitwork_hub::retry_transient;
+use kube::Client;
 
 /// Prints the selected works, once or with `--watch`.
 pub fn show(args: &ViewArgs, view: View) -> Result<Exit, CommandError> {
@@ -33,8 +33,37 @@ pub fn show(args: &ViewArgs, view: View) -> Result<Exit, CommandError> {
         if let Err(why) = &fleet.reports {
             output::note_failure("cannot read which changes the daemon holds", why);
         }
+        if let Some(error) = no_match(args, &options, (&client, &selection), &fleet.works).await {
+            return Err(error);
+        }
         print(args, &options, &fleet)
     })
+}
+
+/// The error that `--cluster` and `--work` select none of these works, in any state.
+async fn no_match(
+    args: &ViewArgs,
+    options: &ViewOptions,
+    (client, selection): (&Client, &Selection),
+    works: &[WorkTree],
+) -> Option<CommandError> {
+    let filter = &options.filter;
+    let mut keys: Vec<WorkKey> = works.iter().filter_map(key_of).collect();
+    if keys.iter().any(|key| filter.matches(key)) {
+        return None;
+    }
+    if keys.is_empty() && selection.cluster.is_some() {
+        // Only one cluster was read. The others have the names that may have been meant.
+        let all = Selection { cluster: None, ..selection.clone() };
+        let all = fleet::fleet(client, &all).await.ok();
+        keys = all.iter().flat_map(|all| &all.works).filter_map(key_of).collect();
+    }
+    args.filter.no_match(filter, || keys.iter())
+}
+
+fn key_of(tree: &WorkTree) -> Option<WorkKey> {
+    let cluster = ClusterName::parse(&tree.work.cluster).ok()?;
+    Some(WorkKey { cluster, work: WorkName::parse(&tree.work.work).ok()? })
 }
 
 /// The only selected cluster, if there is one: the user may be allowed to read its namespace only.
@@ -61,10 +90,7 @@ fn print(args: &ViewArgs, options: &ViewOptions, fleet: &Fleet) -> Result<Exit, 
         ViewFormat::Json => output::json(&options.value(&works, reports))?,
         ViewFormat::Yaml => output::print(&yaml::write(&options.value(&works, reports)))?,
         ViewFormat::Table | ViewFormat::Wide if works.is_empty() && reports.is_empty() => {
-            let names = all.iter().map(|tree| tree.work.work.as_str());
-            let near = args.filter.work.as_deref().and_then(|work| closest(work, names));
-            let hint = did_you_mean(near.map(|near| format!("{near:?}")));
-            output::note(&format!("the hub has no ManifestWorks of gitwork that match{hint}"));
+            output::note("the hub has no ManifestWorks of gitwork that match");
         }
         ViewFormat::Table | ViewFormat::Wide => {
             let lines = options.text(&works, reports, output::width());

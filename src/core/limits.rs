@@ -86,12 +86,14 @@ pub const REPORT_BYTES_MAX: usize = 64 * 1024;
 pub const REPORTED_ROLLOUTS_BYTES_MAX: usize = 16 * 1024;
 /// The text of a source's origin: a URL or a folder, and a path. It is in messages, too.
 pub const ORIGIN_BYTES_MAX: usize = 1_024;
-/// What the record of a source keeps of rollouts, in bytes.
-pub const ROLLOUTS_BYTES_MAX: usize = 24 * 1024;
+/// What the record of a source keeps of rollouts, in bytes: some 400 of each group.
+pub const ROLLOUTS_BYTES_MAX: usize = 96 * 1024;
+/// Contents of one group that clusters have, of which the record keeps a commit.
+pub const ROLLOUT_CONTENTS_MAX: usize = 16;
 /// Clusters in the record of a group where a content failed. Others count as if they had not.
 pub const ROLLOUT_CLUSTERS_MAX: usize = 50;
 /// Abandoned commits in one record: 43 bytes each.
-pub const ABANDONED_MAX: usize = 4_000;
+pub const ABANDONED_MAX: usize = 2_000;
 /// Plurals of one kind that CRDs of frozen works have. Each work with the kind holds them, and one
 /// of them is right at most.
 pub const FROZEN_PLURALS_MAX: usize = 4;

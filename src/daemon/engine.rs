@@ -198,6 +198,9 @@ impl Engine {
             self.begin_due_fetch(now);
         }
         self.begin_due_pass(now).await?;
+        if !self.reconciler.source.is_fetching() && self.reconciler.wants_other_contents() {
+            self.schedule.hint(now);
+        }
         self.begin_due_fetch(now);
         Ok(())
     }

@@ -257,6 +257,7 @@ mod tests {
             suspended: Suspended::default(),
             needed_facts: None,
             rollouts: BTreeMap::new(),
+            later: BTreeMap::new(),
             facts: None,
             diagnostics: Vec::new(),
         }

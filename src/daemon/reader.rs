@@ -12,6 +12,7 @@ use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::{CommitId, RepoPath, SourceId, WorkKey};
 use gitwork_core::plan::LastKnownStates;
 use gitwork_core::render::desired::Desired;
+use gitwork_core::rollout::earlier::EarlierContents;
 use gitwork_core::sync::verification_base::VerificationBase;
 use gitwork_source::{Source, SourceReadError, SourceState, StateFileError};
 
@@ -52,6 +53,9 @@ pub trait SourceReader: Send + 'static {
     fn set_verification_base(&mut self, _base: VerificationBase) {}
     /// Sets what the hub says of clusters, from the next read on.
     fn set_facts(&mut self, _facts: Arc<Facts>) {}
+    /// Sets the contents of groups that clusters keep or get while another one is rolled out, from
+    /// the next read on.
+    fn set_earlier(&mut self, _contents: Arc<EarlierContents>) {}
     /// The generation of the record on the hub that this machine remembers; 0 if none.
     fn known_record_generation(&self) -> u64;
     /// Stores the generation of the record, so that a restored hub is detected.
@@ -103,6 +107,9 @@ impl SourceReader for Source {
     }
     fn set_facts(&mut self, facts: Arc<Facts>) {
         Self::set_facts(self, facts);
+    }
+    fn set_earlier(&mut self, contents: Arc<EarlierContents>) {
+        Self::set_earlier(self, &contents);
     }
     fn known_record_generation(&self) -> u64 {
         self.known_record_generation()

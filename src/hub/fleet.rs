@@ -94,6 +94,15 @@ pub async fn fleet(client: &Client, selection: &Selection) -> Result<Fleet, Flee
     Ok(Fleet { works, unreachable, reports })
 }
 
+/// Lists the ManifestWorks of all owners, of one cluster or of all: what `read` makes of each.
+pub async fn manifest_works<T>(
+    client: &Client,
+    cluster: Option<&ClusterName>,
+    read: impl Fn(Value) -> T,
+) -> Result<Vec<T>, FleetError> {
+    Resource::works(client, cluster).list(None, read).await
+}
+
 /// The reports of the selected sources.
 pub async fn reports(
     client: &Client,

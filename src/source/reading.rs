@@ -1,5 +1,6 @@
 //! The reading of a source: fetch, verify, render.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use gitwork_core::model::snapshot::{ObjectError, Objects, Snapshot, Tree};
 use gitwork_core::plan::DesiredChange;
 use gitwork_core::render::desired::Desired;
 use gitwork_core::render::renderer::Renderer;
+use gitwork_core::rollout::earlier::EarlierContents;
 use gitwork_core::signature::verification::VerificationFailure;
 use gitwork_git::{Directory, Fetched, Mirror};
 
@@ -55,9 +57,11 @@ pub(crate) struct Reading {
     pub renderer: Renderer,
     /// The facts that the renderer has.
     facts: Option<Arc<Facts>>,
+    /// The contents of groups that clusters keep or get, as the renderer has them.
+    earlier: Arc<EarlierContents>,
     pub verification: Option<Verification>,
     last: Option<SourceState>,
-    /// The last state was read with other facts.
+    /// The last state was read with other facts, or with other contents of groups.
     is_outdated: bool,
     clock: fn() -> Timestamp,
 }
@@ -71,7 +75,8 @@ impl Reading {
             .with_content_bytes_max(config.content_bytes_max);
         let facts = config.facts.clone();
         renderer.set_facts(facts.clone());
-        Self { renderer, facts, verification: None, last: None, is_outdated: false, clock }
+        let (earlier, is_outdated) = (Arc::default(), false);
+        Self { renderer, facts, earlier, verification: None, last: None, is_outdated, clock }
     }
 
     /// Sets what the hub says of clusters. What was read last is rendered again if that may change
@@ -83,8 +88,34 @@ impl Reading {
         }
         self.renderer.set_facts(Some(facts.clone()));
         self.facts = Some(facts.clone());
-        self.is_outdated =
+        self.is_outdated |=
             self.last.as_ref().is_some_and(|last| last.desired.needed_facts.is_some());
+    }
+
+    /// Sets the contents of groups that clusters keep or get. What was read last is rendered again.
+    pub fn set_earlier(
+        &mut self,
+        contents: &Arc<EarlierContents>,
+        mirror: Option<&Mirror>,
+        path: &RepoPath,
+    ) {
+        if self.earlier == *contents {
+            return;
+        }
+        self.earlier = contents.clone();
+        let commits = contents.values().flat_map(|group| group.commits.values());
+        let commits: BTreeSet<CommitId> = commits.copied().collect();
+        let root = |commit: CommitId| {
+            let found = mirror?.snapshot(commit, path);
+            // Without it, clusters wait for their wave with what they have on the hub.
+            let found = found.inspect_err(|why| {
+                let error = why.to_string();
+                tracing::warn!(%commit, error, "a commit that clusters still have cannot be read");
+            });
+            Some((commit, found.ok()?.root))
+        };
+        self.renderer.set_earlier(contents.clone(), commits.into_iter().filter_map(root).collect());
+        self.is_outdated = self.last.is_some();
     }
 
     /// The time of day.

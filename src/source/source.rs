@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use gitwork_core::model::facts::Facts;
+use gitwork_core::rollout::earlier::EarlierContents;
 use gitwork_core::sync::verification_base::VerificationBase;
 
 use crate::checkpoint::Checkpoint;
@@ -118,6 +119,16 @@ impl Source {
     pub fn set_facts(&mut self, facts: Arc<Facts>) {
         self.reading.set_facts(&facts);
         self.config.facts = Some(facts);
+    }
+
+    /// Sets the contents of groups that clusters keep or get while another one is rolled out, from
+    /// the next read on. A folder on disk has no others.
+    pub fn set_earlier(&mut self, contents: &Arc<EarlierContents>) {
+        let mirror = match &self.origin {
+            Origin::Mirror { mirror, .. } => Some(&**mirror),
+            Origin::Directory(_) => None,
+        };
+        self.reading.set_earlier(contents, mirror, &self.config.path);
     }
 
     /// Fetches, verifies and renders. Unchanged files are not read again.

@@ -24,14 +24,14 @@ fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-struct Page {
+pub struct Page {
     /// From the repository's root.
-    path: String,
+    pub path: String,
     text: String,
 }
 
 impl Page {
-    fn read(path: &str) -> Self {
+    pub fn read(path: &str) -> Self {
         let text = std::fs::read_to_string(repository().join(path)).unwrap();
         Self { path: path.to_owned(), text }
     }
@@ -60,14 +60,14 @@ fn pages() -> Vec<Page> {
 
 /// A fenced block: what stands after the fence, its text, the line of the fence, and the heading
 /// above it.
-struct Block {
-    info: String,
-    text: String,
-    line: usize,
+pub struct Block {
+    pub info: String,
+    pub text: String,
+    pub line: usize,
     section: usize,
 }
 
-fn blocks(page: &Page) -> Vec<Block> {
+pub fn blocks(page: &Page) -> Vec<Block> {
     let mut found: Vec<Block> = Vec::new();
     let (mut is_open, mut section) = (false, 0);
     for (index, line) in page.text.lines().enumerate() {

@@ -109,6 +109,7 @@ fn many(works: usize, replicas: impl Fn(usize) -> usize) -> Desired {
             objects: Arc::default(),
             depends_on: Default::default(),
             group_content: None,
+            is_earlier: false,
         };
         (key, work)
     });
@@ -122,6 +123,7 @@ fn many(works: usize, replicas: impl Fn(usize) -> usize) -> Desired {
         suspended: Default::default(),
         needed_facts: None,
         rollouts: BTreeMap::new(),
+        later: BTreeMap::new(),
         facts: None,
         diagnostics: Vec::new(),
     }

@@ -95,7 +95,6 @@ async fn tree_shows_objects_and_views_can_be_filtered() {
         (vec!["status", "--state", "unreachable"], vec![]),
         (vec!["status", "--work", "w*"], vec!["web"]),
         (vec!["tree", cluster], vec!["db", "web"]),
-        (vec!["tree", "elsewhere/web"], vec![]),
     ] {
         let mut json_of = arguments.clone();
         json_of.extend(["-o", "json"]);
@@ -109,8 +108,34 @@ async fn tree_shows_objects_and_views_can_be_filtered() {
     let wrong = view(&sync, &["status", "--state", "broken"]).output().unwrap();
     assert_eq!(code(&wrong), Some(2));
     assert!(err(&wrong).contains("degraded") && err(&wrong).contains("unreachable"));
-    let near = view(&sync, &["tree", &format!("{cluster}/wep")]).output().unwrap();
-    assert!(err(&near).contains("did you mean \"web\"?"), "{}", err(&near));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn view_that_selects_nothing_is_an_error_that_names_the_nearest() {
+    let sync = synced().await;
+    let cluster = sync.clusters[0].as_str();
+    let near_cluster = format!("{cluster}x");
+    let tree_of_work = format!("{cluster}/wep");
+    let cluster_hint = format!("no cluster matches {near_cluster}; did you mean {cluster}?");
+    for (arguments, message) in [
+        (vec!["tree", &tree_of_work], "no work matches wep; did you mean web?"),
+        (vec!["status", "--work", "wep"], "no work matches wep; did you mean web?"),
+        (vec!["status", "--cluster", cluster, "--work", "x*"], "no work matches x*"),
+        (vec!["status", "--cluster", &near_cluster], cluster_hint.as_str()),
+        (vec!["tree", &near_cluster, "-o", "json"], cluster_hint.as_str()),
+        (vec!["status", "--cluster", "no-such-*"], "no cluster matches no-such-*"),
+        (vec!["tree", "elsewhere/web", "-o", "json"], "no cluster matches elsewhere"),
+    ] {
+        let output = view(&sync, &arguments).output().unwrap();
+        let found = err(&output);
+        assert_eq!(code(&output), Some(2), "{arguments:?}: {found}");
+        assert_eq!(out(&output), "", "{arguments:?}");
+        assert_eq!(found.trim_end(), format!("error: {message}"), "{arguments:?}");
+    }
+    // A state that no work has is no error.
+    let flags = ["status", "--cluster", cluster, "--state", "degraded"];
+    let none = view(&sync, &flags).output().unwrap();
+    assert_eq!(code(&none), Some(0), "{}", err(&none));
 }
 
 /// A running view, and its output by line.

@@ -110,6 +110,7 @@ fn desired(body: Option<Arc<WorkBody>>) -> Desired {
         objects: Arc::default(),
         depends_on: Default::default(),
         group_content: None,
+        is_earlier: false,
     });
     let works = work.into_iter().map(|work| (work.key.clone(), work)).collect();
     let frozen = Frozen::default();
@@ -123,6 +124,7 @@ fn desired(body: Option<Arc<WorkBody>>) -> Desired {
         suspended: Default::default(),
         needed_facts: None,
         rollouts: BTreeMap::new(),
+        later: BTreeMap::new(),
         facts: None,
         diagnostics: Vec::new(),
     }

@@ -123,8 +123,7 @@ pub enum OnFailure {
     /// No further cluster gets the content.
     #[default]
     Hold,
-    /// As `hold`, and the clusters that got the content get the last good one back. Not in this
-    /// version.
+    /// As `hold`, and the clusters that got the content get the last good one back.
     Return,
 }
 

@@ -7,11 +7,13 @@
 //! | `rewind SOURCE to COMMIT`, then `from COMMIT` lines | that commit in place of these |
 //! | `changes SOURCE`, then `CLUSTER/WORK VERSION` lines | just these writes in a closed window |
 //! | `restored SOURCE at GENERATION` | deletions on a hub that was restored from a backup |
-//! | `rollout SOURCE of HASH to GROUP`, then `wave NAME` or `retry NUMBER` | a wave, or to go on |
+//! | `rollout SOURCE of HASH to GROUP`, then `wave NAME` | a wave of a rollout |
+//! | the same, then `retry`, `stop`, `return`, `pause` or `resume`, and a number | to change it |
 //! | `origin SOURCE`, then `from ORIGIN` and `to ORIGIN` | another repository or path |
 //! | `trust SOURCE at COMMIT`, then `after COMMIT` | the first as verified, not the other |
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use crate::limits;
 use crate::model::digest::Digest;
@@ -112,6 +114,44 @@ pub enum RolloutStep {
     Wave(String),
     /// The rollout continues after it was stopped for the time of this number, which counts from 1.
     Retry(u32),
+    /// The rollout is stopped, as by a failure. After so many retries, with this one.
+    Stop(u32),
+    /// As `Stop`, and clusters that got the content get the last good one back.
+    Return(u32),
+    /// No further cluster gets the content until the `Resume` of the same number.
+    Pause(u32),
+    /// The rollout continues after the `Pause` of the same number.
+    Resume(u32),
+}
+
+impl RolloutStep {
+    /// Its name in an approval, and its number.
+    fn numbered(&self) -> Option<(&'static str, u32)> {
+        match self {
+            Self::Wave(_) => None,
+            Self::Retry(number) => Some(("retry", *number)),
+            Self::Stop(number) => Some(("stop", *number)),
+            Self::Return(number) => Some(("return", *number)),
+            Self::Pause(number) => Some(("pause", *number)),
+            Self::Resume(number) => Some(("resume", *number)),
+        }
+    }
+
+    fn of_number(name: &str, number: u32) -> Option<Self> {
+        let all = [Self::Retry, Self::Stop, Self::Return, Self::Pause, Self::Resume];
+        let mut all = all.into_iter().map(|step| step(number));
+        all.find(|step| step.numbered().is_some_and(|(known, _)| known == name))
+    }
+}
+
+impl fmt::Display for RolloutStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self, self.numbered()) {
+            (Self::Wave(name), _) => write!(f, "wave {name}"),
+            (_, Some((name, number))) => write!(f, "{name} {number}"),
+            (_, None) => Ok(()),
+        }
+    }
 }
 
 /// All that is approved for one source.
@@ -197,10 +237,6 @@ impl Approval {
                 format!("restored {source} at {record_generation}\n")
             }
             Self::Rollout { source, step: RolloutApproval { group, content, step } } => {
-                let step = match step {
-                    RolloutStep::Wave(name) => format!("wave {name}"),
-                    RolloutStep::Retry(number) => format!("retry {number}"),
-                };
                 format!("rollout {source} of {content} to {group}\n{step}\n")
             }
             Self::Origin { source, from, to } => {
@@ -356,10 +392,11 @@ fn read_rollout_step<'a>(
         Some(("wave", name)) if name == "*" || check_label(name, 63).is_ok() => {
             RolloutStep::Wave(name.to_owned())
         }
-        Some(("retry", number)) => {
-            RolloutStep::Retry(number.parse().map_err(|_| ApprovalError::Form { line })?)
+        Some((name, number)) => {
+            let step = number.parse().ok().and_then(|number| RolloutStep::of_number(name, number));
+            step.ok_or(ApprovalError::Form { line })?
         }
-        _ => return Err(ApprovalError::Form { line }),
+        None => return Err(ApprovalError::Form { line }),
     };
     match lines.next() {
         Some((line, _)) => Err(ApprovalError::Form { line }),

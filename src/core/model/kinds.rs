@@ -178,7 +178,7 @@ fn plural(kind: &str) -> String {
 
 /// The identity of an object by its manifest alone. The plural of its kind is a guess unless the
 /// kind is one of Kubernetes' own: a CRD can define another one.
-pub(crate) fn guessed_identity(manifest: &Value) -> Identity {
+pub fn guessed_identity(manifest: &Value) -> Identity {
     let kind = manifest.get("kind").and_then(Value::as_str).unwrap_or_default();
     let mut identity = Identity::of_manifest(manifest, "");
     let kinds = KindIndex::default();

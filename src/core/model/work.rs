@@ -334,6 +334,8 @@ pub struct DesiredWork {
     pub depends_on: Arc<[WorkKey]>,
     /// The content of its group, if its group has `rollout`.
     pub group_content: Option<Digest>,
+    /// This content is not that of the commit: the cluster keeps or gets it until its wave begins.
+    pub is_earlier: bool,
 }
 
 /// One object of a work in Git, as far as it takes to find it in other works.

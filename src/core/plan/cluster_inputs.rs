@@ -10,7 +10,7 @@ use crate::config::source_rules::SourceRules;
 use crate::model::approval::Approvals;
 use crate::model::cluster_revisions::ChangedClusters;
 use crate::model::name::{ClusterName, GroupName, RepoPath, WorkKey};
-use crate::model::work::DesiredWork;
+use crate::model::work::{DesiredWork, NamedObject};
 use crate::plan::inputs::PlanInputs;
 use crate::plan::observed::Observed;
 use crate::render::desired::{Desired, Frozen, UncertainMembers};
@@ -52,6 +52,7 @@ impl ClusterInputs {
             needed_facts: None,
             facts: None,
             rollouts: BTreeMap::new(),
+            later: works_of(&desired.later, name),
             diagnostics: Vec::new(),
         };
         let observed = Observed {
@@ -97,19 +98,34 @@ impl DesiredChange {
 pub(crate) fn changed_clusters(before: &Desired, now: &Desired) -> ChangedClusters {
     // These decide about no candidate, or about the plan of the whole source.
     let Desired { commit: _, rules: _, approved: _, rollouts: _, diagnostics: _, .. } = now;
-    let Desired { source, works, frozen, suspended, .. } = now;
+    let Desired { source, works, frozen, suspended, later, .. } = now;
     if before.source != *source || before.frozen != *frozen || before.suspended != *suspended {
         return ChangedClusters::All;
     }
     let mut clusters = BTreeSet::new();
+    add_changed(&before.works, works, is_same, &mut clusters);
+    let is_same = |a: &Arc<[NamedObject]>, b: &Arc<[NamedObject]>| Arc::ptr_eq(a, b) || a == b;
+    add_changed(&before.later, later, is_same, &mut clusters);
+    ChangedClusters::Some(clusters)
+}
+
+/// Adds the clusters of works that differ.
+fn add_changed<T>(
+    before: &BTreeMap<WorkKey, T>,
+    now: &BTreeMap<WorkKey, T>,
+    is_same: impl Fn(&T, &T) -> bool,
+    clusters: &mut BTreeSet<ClusterName>,
+) {
+    // Both are sorted by cluster: most works of one follow each other.
+    let mut last = None;
     let mut add = |key: &WorkKey| {
-        // Both are sorted by cluster.
-        if clusters.last() != Some(&key.cluster) {
+        if last.as_ref() != Some(&key.cluster) {
+            last = Some(key.cluster.clone());
             clusters.insert(key.cluster.clone());
         }
     };
-    let mut left = before.works.iter().peekable();
-    for (key, work) in works {
+    let mut left = before.iter().peekable();
+    for (key, work) in now {
         while let Some((gone, _)) = left.next_if(|(other, _)| *other < key) {
             add(gone);
         }
@@ -119,13 +135,12 @@ pub(crate) fn changed_clusters(before: &Desired, now: &Desired) -> ChangedCluste
         }
     }
     left.for_each(|(gone, _)| add(gone));
-    ChangedClusters::Some(clusters)
 }
 
 /// Whether two states of a work in Git are the same. Unchanged works share their content.
 fn is_same(a: &DesiredWork, b: &DesiredWork) -> bool {
     let DesiredWork { key, path, body, delete_option, prune, suspend, .. } = b;
-    let DesiredWork { objects, depends_on, group_content, .. } = b;
+    let DesiredWork { objects, depends_on, group_content, is_earlier, .. } = b;
     a.key == *key
         && a.path == *path
         && (Arc::ptr_eq(&a.body, body) || a.body == *body)
@@ -135,6 +150,7 @@ fn is_same(a: &DesiredWork, b: &DesiredWork) -> bool {
         && (Arc::ptr_eq(&a.objects, objects) || a.objects == *objects)
         && a.depends_on == *depends_on
         && a.group_content == *group_content
+        && a.is_earlier == *is_earlier
 }
 
 /// The entries of one cluster.

@@ -141,6 +141,7 @@ mod tests {
             objects,
             depends_on: Default::default(),
             group_content: None,
+            is_earlier: false,
         };
         Desired {
             source,
@@ -152,6 +153,7 @@ mod tests {
             suspended: Default::default(),
             needed_facts: None,
             rollouts: BTreeMap::new(),
+            later: BTreeMap::new(),
             facts: None,
             diagnostics: Vec::new(),
         }

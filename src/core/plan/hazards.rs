@@ -46,6 +46,8 @@ pub struct Hazards {
     outside_window: BTreeMap<WorkKey, Reason>,
     /// Works that wait for the wave of their cluster. They forbid every write.
     waves: BTreeMap<WorkKey, Reason>,
+    /// The same for works that Git wants with an earlier content meanwhile: nothing forbids that.
+    waiting: BTreeMap<WorkKey, Reason>,
     /// Works that another writer keeps changing. They forbid a write of the same content.
     contended: BTreeMap<WorkKey, Arc<Contention>>,
     /// Whether any deletion is held: works that are created meanwhile carry a marker.
@@ -76,6 +78,8 @@ impl Hazards {
         let contended = policy.contentions.iter().filter(|(_, contention)| contention.waits);
         let waves = policy.rollout_waits.iter();
         let waves = waves.map(|(key, wait)| (key.clone(), Reason::of_wave(wait)));
+        // What a cluster has meanwhile may be put back.
+        let (waiting, waves) = waves.partition(|(key, _)| desired.has_earlier_content(key));
         Self {
             other_origin,
             suspensions: policy.suspensions.clone(),
@@ -83,7 +87,8 @@ impl Hazards {
             clusters_suspended: desired.suspended.clusters.iter().cloned().collect(),
             rewind,
             restored,
-            waves: waves.collect(),
+            waves,
+            waiting,
             contended: contended.map(|(key, one)| (key.clone(), one.clone())).collect(),
             ..Self::default()
         }
@@ -151,6 +156,7 @@ impl Hazards {
             restored,
             outside_window,
             waves,
+            waiting,
             contended,
             deletions_held,
         } = other;
@@ -163,6 +169,7 @@ impl Hazards {
             && self.restored == *restored
             && self.outside_window == *outside_window
             && self.waves == *waves
+            && self.waiting == *waiting
             && self.contended == *contended
             && self.deletions_held == *deletions_held
     }
@@ -208,6 +215,11 @@ impl Hazards {
             .or_else(|| self.contention(key, effect))
     }
 
+    /// What a work waits for that has what it may have now.
+    pub fn waits(&self, key: &WorkKey) -> Option<Reason> {
+        self.waiting.get(key).cloned()
+    }
+
     fn suspension(&self, key: &WorkKey) -> Option<Reason> {
         if let Some(suspension) = self.suspensions.of(key) {
             return Some(Reason::SuspendedOnHub { suspension: suspension.clone() });
@@ -223,8 +235,8 @@ impl Hazards {
         same.then(|| Reason::BackedOff { contention: contention.clone() })
     }
 
-    /// The changes that wait for a window: everything that is not approved, held otherwise, or a
-    /// put-back.
+    /// The changes that wait for a window: everything that is not approved, held otherwise, a
+    /// put-back, or the return to an earlier content.
     fn outside_window(
         &self,
         inputs: PlanInputs<'_>,
@@ -240,6 +252,7 @@ impl Hazards {
         for candidate in candidates {
             let Some(effect) = &candidate.effect else { continue };
             if puts_back(&candidate.key, effect, observed)
+                || inputs.is_returned(&candidate.key)
                 || self.forbids_before_window(candidate, observed)
             {
                 continue;

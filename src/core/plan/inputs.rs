@@ -25,6 +25,13 @@ impl<'a> PlanInputs<'a> {
         self.observed.works.iter().filter(move |(_, work)| is_removed(work, self.desired))
     }
 
+    /// Whether a work gets an earlier content of its group back.
+    pub(super) fn is_returned(self, key: &WorkKey) -> bool {
+        let wanted = self.desired.works.get(key).filter(|work| work.is_earlier);
+        let on_hub = self.observed.works.get(key).and_then(|work| work.group_content);
+        wanted.is_some_and(|work| on_hub.is_some() && on_hub != work.group_content)
+    }
+
     /// Whether a work that Git no longer has is deleted, and not released.
     pub(super) fn is_pruned(self, work: &ObservedWork) -> bool {
         self.last_known.get(&work.key).map_or(work.prune, |last| last.prune)

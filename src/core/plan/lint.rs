@@ -230,7 +230,8 @@ impl<'a> Write<'a> {
         if policy.restored.is_some() && self.effect.removes() {
             return true;
         }
-        if policy.rollout_waits.contains_key(&self.step.key) {
+        let key = &self.step.key;
+        if policy.rollout_waits.contains_key(key) && !desired.has_earlier_content(key) {
             return true;
         }
         if self.is_put_back() {
@@ -244,7 +245,9 @@ impl<'a> Write<'a> {
         let is_approved = [&policy.approved, &desired.approved]
             .iter()
             .any(|all| all.changes.contains(&target) || all.deletions.contains(&target));
-        policy.held_rewind.is_some() || (policy.closed.is_some() && !is_approved)
+        let waits_for_window =
+            policy.closed.is_some() && !is_approved && !self.inputs.is_returned(key);
+        policy.held_rewind.is_some() || waits_for_window
     }
 
     fn is_backed_off(&self) -> bool {

@@ -62,7 +62,9 @@ pub(super) fn step(
         unmark(candidate, inputs)
     };
     let CandidateChange { key, path, effect, reason, .. } = candidate;
-    PlanStep { key, path, effect, reason }
+    let is_settled = effect.is_none() && reason == Reason::UpToDate;
+    let waits = hazards.waits(&key).filter(|_| is_settled);
+    PlanStep { key, path, effect, reason: waits.unwrap_or(reason) }
 }
 
 /// Marks a work that is created while deletions are held.

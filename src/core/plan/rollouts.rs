@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::approval::{Approval, RolloutApproval, RolloutStep};
 use crate::model::digest::Digest;
-use crate::model::name::{ClusterName, GroupName, SourceId, WorkKey};
+use crate::model::name::{ClusterName, CommitId, GroupName, SourceId, WorkKey};
 use crate::rollout::rules::REST;
 
 /// The works that must not be changed now, because their cluster waits for its wave.
@@ -49,7 +49,11 @@ pub enum RolloutWaitCause {
         clusters: BTreeSet<ClusterName>,
         /// Lets the rollout continue.
         retry: RolloutApproval,
+        /// Clusters that got the content get that of this commit back.
+        returns_to: Option<CommitId>,
     },
+    /// An operator has paused the rollout.
+    Paused,
     /// A work of the group could not be read for the cluster, or it is unknown whether the cluster
     /// is in the group or in which wave.
     Blocked,
@@ -82,6 +86,12 @@ pub struct GroupRecord {
     /// Clusters where the content before failed: they come first in their waves.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub first: BTreeSet<ClusterName>,
+    /// The content that was last rolled out to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_good: Option<Digest>,
+    /// A commit that has this content, the last good one, and each that a cluster has.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub commits: BTreeMap<Digest, CommitId>,
 }
 
 /// Where a content failed.
@@ -108,19 +118,31 @@ impl GroupRecord {
             retries: 0,
             excused: BTreeSet::new(),
             first: BTreeSet::new(),
+            last_good: None,
+            commits: BTreeMap::new(),
         }
     }
 
     /// The record of a content that follows this one.
     pub fn followed_by(&self, content: Digest) -> Self {
         let failed = self.rejected.as_ref().map(|rejected| rejected.clusters.clone());
-        Self { first: failed.unwrap_or_else(|| self.first.clone()), ..Self::new(content) }
+        Self {
+            first: failed.unwrap_or_else(|| self.first.clone()),
+            last_good: self.last_good,
+            commits: self.commits.clone(),
+            ..Self::new(content)
+        }
     }
 
     /// The approval that lets the rollout continue after it was stopped.
     pub fn retry(&self, group: &GroupName) -> RolloutApproval {
-        let step = RolloutStep::Retry(self.retries.saturating_add(1));
+        let step = RolloutStep::Retry(self.attempt());
         RolloutApproval { group: group.clone(), content: self.content, step }
+    }
+
+    /// The number of the next retry, and of what may be asked for before it.
+    pub fn attempt(&self) -> u32 {
+        self.retries.saturating_add(1)
     }
 }
 
@@ -144,6 +166,31 @@ impl RolloutWait {
     pub fn is_held(&self) -> bool {
         !matches!(self.cause, RolloutWaitCause::Turn { .. } | RolloutWaitCause::Window(_))
     }
+}
+
+/// What an operator may ask for in the rollout of one group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RolloutControl {
+    /// The group.
+    pub group: GroupName,
+    /// The content that is rolled out.
+    pub content: Digest,
+    /// The names of the waves.
+    pub waves: Vec<String>,
+    /// All clusters have the content.
+    pub has_ended: bool,
+    /// Somebody, or a failure, has stopped it.
+    pub is_stopped: bool,
+    /// Somebody has paused it.
+    pub is_paused: bool,
+    /// A content that clusters can get back.
+    pub has_last_good: bool,
+    /// The wave that waits for an approval.
+    pub waiting_wave: Option<String>,
+    /// How often it continued after it was stopped, with the next time.
+    pub attempt: u32,
+    /// The number of the last pause, or 0.
+    pub pauses: u32,
 }
 
 /// A wave as sentences name it.
@@ -174,13 +221,25 @@ impl fmt::Display for RolloutWait {
             RolloutWaitCause::Approval(_) => {
                 write!(f, "waits for {wave} of group {group}, which nobody has approved")
             }
-            RolloutWaitCause::Stopped { wave: failed, clusters, .. } => {
+            RolloutWaitCause::Paused => {
+                write!(f, "waits for {wave} of group {group}, whose rollout is paused")
+            }
+            RolloutWaitCause::Stopped { wave: failed, clusters, returns_to, .. } => {
                 let names: Vec<&str> = clusters.iter().take(3).map(ClusterName::as_str).collect();
                 let more = clusters.len().saturating_sub(names.len());
                 let more = if more > 0 { format!(" and {more} more") } else { String::new() };
                 let (failed, names) = (wave_text(failed), names.join(", "));
-                write!(f, "the rollout of group {group} was stopped: in {failed}, it failed on ")?;
-                write!(f, "{names}{more}")
+                match clusters.is_empty() {
+                    true => write!(f, "an operator has stopped the rollout of group {group}")?,
+                    false => write!(
+                        f,
+                        "the rollout of group {group} was stopped: in {failed}, it failed on \
+                         {names}{more}"
+                    )?,
+                }
+                let Some(commit) = returns_to else { return Ok(()) };
+                let commit: String = commit.to_string().chars().take(8).collect();
+                write!(f, "; clusters that got it get that of commit {commit} back")
             }
             RolloutWaitCause::Blocked => write!(
                 f,

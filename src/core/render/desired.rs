@@ -40,6 +40,10 @@ pub struct Desired {
     pub facts: Option<Arc<Facts>>,
     /// The groups whose changes reach their clusters one after the other.
     pub rollouts: BTreeMap<GroupName, Arc<GroupRollout>>,
+    /// The objects that works of groups get later, with the content of the commit: their clusters
+    /// have or get an earlier one until their wave begins. An object that another work drops may
+    /// have moved to one of these works.
+    pub later: BTreeMap<WorkKey, Arc<[NamedObject]>>,
     /// Sorted; errors, warnings and notes of the whole source.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -54,6 +58,22 @@ impl Desired {
         };
         let wanted = self.works.get(key).map(|work| work.path.clone());
         wanted.or_else(|| frozen().map(|(_, folder)| folder.clone()))
+    }
+
+    /// Whether a work is of another content of its group than that of the commit: its cluster has
+    /// or gets it while it waits for its wave.
+    pub fn has_earlier_content(&self, key: &WorkKey) -> bool {
+        self.works.get(key).is_some_and(|work| work.is_earlier)
+    }
+
+    /// The work of a cluster that gets an object once the wave of the cluster begins.
+    pub fn later_work(&self, cluster: &ClusterName, object: ObjectDigest) -> Option<&WorkKey> {
+        let all = self.later.range(WorkKey::least_of(cluster)..);
+        let mut all = all.take_while(|(key, _)| key.cluster == *cluster);
+        let has_it = |objects: &[NamedObject]| {
+            objects.binary_search_by_key(&object, |one| one.digest).is_ok()
+        };
+        all.find(|(_, objects)| has_it(objects)).map(|(key, _)| key)
     }
 
     /// Makes every location relative to the repository's root, for a source whose files start at

@@ -6,6 +6,7 @@
 mod approvals;
 mod cluster;
 mod content;
+mod earlier;
 mod freeze;
 #[cfg(test)]
 mod group_cost_tests;
@@ -18,7 +19,7 @@ mod pass;
 mod rollouts;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::desired::{Desired, OpenGroups, Suspended, UncertainMembers};
@@ -38,13 +39,17 @@ use crate::model::snapshot::{ObjectError, Snapshot};
 use crate::model::work::DesiredWork;
 use crate::render::object_checks::SchemaChecks;
 use crate::render::values::Variable;
+use crate::render::work_folder::Rendered;
 use crate::rollout::GroupRollout;
+use crate::rollout::earlier::EarlierContents;
 use cluster::RenderedCluster;
 use content::{ContentBudget, SharedContent, approval_bytes};
+use earlier::{Earlier, LeftOut};
 use inputs::{ClusterConfig, SourceInputs};
 use pass::{ClusterPlace, OpenCluster, PassError, RenderPass};
 use rollouts::rollouts;
 
+type GroupsByCluster = BTreeMap<ClusterName, Vec<Membership>>;
 type RenderedClusters = BTreeMap<ClusterName, Arc<RenderedCluster>>;
 
 /// The clusters and groups of one snapshot.
@@ -57,6 +62,14 @@ struct Fleet {
     rollouts: BTreeMap<GroupName, GroupRollout>,
     open_groups: Option<Arc<OpenGroups>>,
     /// Of the groups.
+    diagnostics: Vec<Diagnostic>,
+}
+
+/// What stands at the top of a snapshot.
+struct SnapshotTop {
+    source: Arc<SourceInputs>,
+    clusters: BTreeMap<ClusterName, ObjectId>,
+    groups: BTreeMap<GroupName, ObjectId>,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -76,6 +89,7 @@ pub struct Renderer {
     rollouts: BTreeMap<GroupName, GroupRollout>,
     open_groups: Option<Arc<OpenGroups>>,
     group_diagnostics: Vec<Diagnostic>,
+    earlier: Earlier,
     facts: Option<Arc<Facts>>,
     tenancy: Tenancy,
     checks: SchemaChecks,
@@ -100,6 +114,7 @@ impl Renderer {
             rollouts: BTreeMap::new(),
             open_groups: None,
             group_diagnostics: Vec::new(),
+            earlier: Earlier::default(),
             facts: None,
             tenancy: Tenancy::default(),
             checks: SchemaChecks::default(),
@@ -135,6 +150,16 @@ impl Renderer {
         self.facts = facts;
     }
 
+    /// Sets the contents of groups that clusters keep or get, from the next snapshot on. `roots`:
+    /// the tree of each of their commits at the source's path, as far as there are such.
+    pub fn set_earlier(
+        &mut self,
+        contents: Arc<EarlierContents>,
+        roots: BTreeMap<CommitId, ObjectId>,
+    ) {
+        self.earlier.set(contents, roots);
+    }
+
     /// The kinds that the CRDs of the last snapshot define.
     pub fn kinds(&self) -> &KindIndex {
         &self.kinds
@@ -143,8 +168,8 @@ impl Renderer {
     /// Renders a snapshot. An error is one of the object database: nothing is known of this commit
     /// then, and nothing may be done for it.
     pub fn render(&mut self, snapshot: &Snapshot<'_>) -> Result<Desired, ObjectError> {
-        let top = layout::top(snapshot.root, snapshot.objects)?;
-        let mut diagnostics = top.diagnostics;
+        let mut top = layout::top(snapshot.root, snapshot.objects)?;
+        let mut diagnostics = std::mem::take(&mut top.diagnostics);
         let source =
             Arc::new(SourceInputs::read(top.source_file, snapshot.objects, &mut diagnostics)?);
         self.rules = SourceRules {
@@ -152,20 +177,45 @@ impl Renderer {
             windows: source.file.windows.clone(),
         };
         self.suspended = source.file.suspend;
+        let approvals = std::mem::take(&mut top.approvals);
         self.approved =
-            approvals::read(&self.source, top.approvals, snapshot.objects, &mut diagnostics)?;
+            approvals::read(&self.source, approvals, snapshot.objects, &mut diagnostics)?;
+        self.earlier.read(snapshot.objects)?;
+        let top = SnapshotTop { source, clusters: top.clusters, groups: top.groups, diagnostics };
+        let mut left_out = LeftOut::new();
+        loop {
+            let desired = self.render_groups(snapshot, &top, &left_out)?;
+            let unfit = self.unfit_for_earlier(&desired);
+            if unfit.is_empty() {
+                return Ok(desired);
+            }
+            // Another round for those that only did not fit the first ones is not worth it.
+            let is_first = left_out.is_empty();
+            left_out.extend(if is_first { unfit } else { self.clusters.keys().cloned().collect() });
+        }
+    }
+
+    /// Renders all works. The clusters of `left_out` get the content of the commit.
+    fn render_groups(
+        &mut self,
+        snapshot: &Snapshot<'_>,
+        top: &SnapshotTop,
+        left_out: &LeftOut,
+    ) -> Result<Desired, ObjectError> {
+        let mut diagnostics = top.diagnostics.clone();
         let left = self.content_bytes_max.saturating_sub(approval_bytes(&self.approved));
         let pass = RenderPass {
             source: &self.source,
             tenancy: &self.tenancy,
             checks: &self.checks,
             objects: snapshot.objects,
-            inputs: source,
+            inputs: top.source.clone(),
+            earlier: &self.earlier,
             bare: Arc::new(ClusterConfig::new(None, true)),
             content: RefCell::new(std::mem::take(&mut self.content)),
             budget: RefCell::new(ContentBudget::new(left)),
         };
-        let rendered = self.fleet(&pass, (top.clusters, top.groups), &mut diagnostics);
+        let rendered = self.fleet(&pass, top, left_out, &mut diagnostics);
         self.content = pass.content.into_inner();
         let fleet = rendered.inspect_err(|_| self.content.drop_unused())?;
         self.clusters = fleet.clusters;
@@ -179,6 +229,38 @@ impl Renderer {
         Ok(self.assemble(snapshot.commit, &diagnostics))
     }
 
+    /// The clusters with an earlier content of a group that may not fit what else the commit has: a
+    /// work of theirs is frozen, or one that depends on a work of theirs.
+    fn unfit_for_earlier(&self, desired: &Desired) -> LeftOut {
+        let is_earlier =
+            |cluster: &RenderedCluster| cluster.groups.iter().any(|one| one.is_earlier);
+        let all = self.clusters.iter().filter(|(_, cluster)| is_earlier(cluster));
+        let earlier: BTreeSet<&ClusterName> = all.map(|(name, _)| name).collect();
+        if earlier.is_empty() {
+            return LeftOut::new();
+        }
+        let is_read = |rendered: &Rendered| {
+            let work = rendered.work.as_ref();
+            work.is_some_and(|work| desired.works.contains_key(&work.key))
+        };
+        let folders = self.clusters.iter().flat_map(|(name, cluster)| {
+            cluster.certain_works().map(move |folder| (name, &*folder.rendered))
+        });
+        let unread = folders.filter(|(_, rendered)| !is_read(rendered));
+        let concerned = unread.flat_map(|(name, rendered)| {
+            let others = rendered.depends_on.iter().map(|one| one.key(name).cluster);
+            others.chain([name.clone()])
+        });
+        let is_unread = |rendered: &Arc<Rendered>| {
+            let work = rendered.work.as_ref();
+            work.is_none_or(|work| desired.frozen.contains(&work.key))
+        };
+        let later = self.clusters.iter();
+        let later = later.filter(|(_, cluster)| cluster.later_works.iter().any(is_unread));
+        let later = later.map(|(name, _)| name.clone());
+        concerned.chain(later).filter(|name| earlier.contains(name)).collect()
+    }
+
     /// Drops contents that only earlier commits had, as soon as nobody holds their works.
     pub fn drop_unused(&mut self) {
         self.content.drop_unused();
@@ -188,23 +270,25 @@ impl Renderer {
     fn fleet(
         &self,
         pass: &RenderPass<'_>,
-        (clusters, groups): (BTreeMap<ClusterName, ObjectId>, BTreeMap<GroupName, ObjectId>),
+        top: &SnapshotTop,
+        left_out: &LeftOut,
         diagnostics: &mut Vec<Diagnostic>,
     ) -> Result<Fleet, ObjectError> {
         let mut fleet = Fleet::default();
-        let groups = pass.groups(groups, &self.groups);
+        let groups = pass.groups(&top.groups, &self.groups);
         let at = RepoPath::root().join(GROUPS);
         let Some(groups) = self.within_bounds(groups, &at, diagnostics)? else { return Ok(fleet) };
         let mut opened = BTreeMap::new();
-        for (name, tree) in clusters {
-            let open = pass.open(&name, tree, self.clusters.get(&name))?;
-            opened.insert(name, open);
+        for (name, tree) in &top.clusters {
+            let open = pass.open(name, *tree, self.clusters.get(name))?;
+            opened.insert(name.clone(), open);
         }
         let config = |open: &OpenCluster| open.inherited.config.clone();
         let configs: BTreeMap<ClusterName, Arc<ClusterConfig>> =
             opened.iter().map(|(name, open)| (name.clone(), config(open))).collect();
         let labels = configs.iter().map(|(name, config)| (name, &config.file.labels)).collect();
-        let found = Memberships::find(&groups, &labels, self.facts.as_deref());
+        let facts = self.facts.as_deref();
+        let mut found = Memberships::find(&groups, &labels, facts);
         let diagnostics_of_groups = groups.iter().flat_map(|group| group.diagnostics.clone());
         let counted = pass.budget.borrow_mut().spend_diagnostics(&found.diagnostics);
         let counted = counted.map_err(PassError::from);
@@ -213,7 +297,9 @@ impl Renderer {
         }
         fleet.diagnostics = found.diagnostics.into_iter().chain(diagnostics_of_groups).collect();
         fleet.uncertain = found.uncertain;
-        fleet.rollouts = rollouts(&found.by_cluster, &labels, self.facts.as_deref());
+        fleet.rollouts = rollouts(&found.by_cluster, &labels, facts);
+        let (members, all) = (&mut found.by_cluster, &mut fleet.rollouts);
+        let later = pass.earlier.assign(members, all, (&labels, facts), left_out);
         fleet.groups = groups;
         for member in found.by_cluster.keys() {
             opened.entry(member.clone()).or_insert_with(|| pass.open_without_folder());
@@ -222,7 +308,7 @@ impl Renderer {
             diagnostics.push(too_many_clusters(opened.len()));
             return Ok(fleet);
         }
-        let rendered = self.clusters(pass, opened, found.by_cluster, diagnostics)?;
+        let rendered = self.clusters(pass, opened, (found.by_cluster, later), diagnostics)?;
         (fleet.clusters, fleet.kinds) = rendered;
         if !found.open.is_empty() {
             let open = fleet.open_groups(&found.open, found.compared);
@@ -236,7 +322,7 @@ impl Renderer {
         &self,
         pass: &RenderPass<'_>,
         opened: BTreeMap<ClusterName, OpenCluster>,
-        mut groups: BTreeMap<ClusterName, Vec<Membership>>,
+        (mut groups, mut later): (GroupsByCluster, GroupsByCluster),
         diagnostics: &mut Vec<Diagnostic>,
     ) -> Result<(RenderedClusters, KindIndex), ObjectError> {
         let mut clusters = BTreeMap::new();
@@ -245,6 +331,7 @@ impl Renderer {
             let before = self.clusters.get(&name);
             let place = ClusterPlace {
                 groups: groups.remove(&name).unwrap_or_default(),
+                later: later.remove(&name).unwrap_or_default(),
                 facts: Facts::of(self.facts.as_deref(), &name),
             };
             let bounds = (&self.kinds, works_left);
@@ -311,7 +398,8 @@ impl Renderer {
             }
         }
         let matchers = self.groups.iter().filter_map(|group| group.matcher());
-        let overrides = self.groups.iter().flat_map(|group| &group.config.overrides);
+        let groups = self.groups.iter().chain(self.earlier.groups());
+        let overrides = groups.flat_map(|group| &group.config.overrides);
         let waves = self.groups.iter().filter_map(|group| group.rollout.as_ref());
         let waves = waves.flat_map(|rollout| &rollout.waves.matchers);
         let matchers = matchers.chain(overrides.map(|one| &one.matcher)).chain(waves);
@@ -330,7 +418,7 @@ impl Renderer {
         for cluster in self.clusters.values() {
             let of_cluster = cluster.diagnostics.iter().chain(cluster.clashes.iter().flatten());
             all.extend(of_cluster.map(ScopedDiagnostic::new));
-            all.extend(cluster.certain_works().flat_map(|work| work.rendered.problems()));
+            all.extend(cluster.works_of_commit().flat_map(Rendered::problems));
         }
         let mut frozen = self.freeze(&mut works, &all);
         let of_order = if self.is_partial { Vec::new() } else { self.check_order(&works, &frozen) };
@@ -338,6 +426,9 @@ impl Renderer {
             all.extend(of_order.iter().map(ScopedDiagnostic::new));
             frozen = self.freeze(&mut works, &all);
         }
+        let later = self.clusters.values().flat_map(|cluster| &cluster.later_works);
+        let later = later.filter_map(|rendered| rendered.work.as_ref());
+        let later = later.map(|work| (work.key.clone(), work.objects.clone())).collect();
         let unread = self.unread_members(&works, &frozen);
         let rollouts = rollouts::assign(&self.rollouts, &unread, &mut works);
         let diagnostics = cut_fairly(all);
@@ -356,6 +447,7 @@ impl Renderer {
             facts: facts.zip(needs.as_ref()).map(|(facts, needs)| Arc::new(facts.reduced(needs))),
             needed_facts: needs,
             rollouts,
+            later,
             diagnostics,
         }
     }

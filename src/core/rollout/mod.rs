@@ -4,6 +4,7 @@
 //! OCM's own algorithm with its defects, for programs that have to do as OCM does. The tests
 //! compare both with what OCM's program gave (docs/rollouts.md has the differences).
 
+pub mod earlier;
 pub mod ocm;
 pub mod rules;
 mod state;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::rollout::{
-    Amount, DurationText, RolloutSettings, RolloutType, StrategySettings, Threshold, WaveSettings,
+    Amount, DurationText, OnFailure, RolloutSettings, RolloutType, StrategySettings, Threshold,
+    WaveSettings,
 };
 use crate::config::window::ChangeWindows;
 use crate::model::digest::Digest;
@@ -24,6 +25,8 @@ pub struct RolloutRules {
     pub deadline: Option<Duration>,
     /// First to last; the last one is [`REST`].
     pub waves: Vec<WaveRules>,
+    /// Once it is stopped, clusters that got the content get the last good one back.
+    pub returns: bool,
 }
 
 /// One wave.
@@ -61,6 +64,8 @@ pub struct RolloutMember {
     pub wave: usize,
     /// Its works of the group that could be read.
     pub works: Vec<WorkKey>,
+    /// The content that these works are of, if it is another one than that of the group.
+    pub earlier: Option<Digest>,
     /// A work of the group could not be read, or it is unknown whether the cluster is in the group
     /// or in which wave: it gets nothing, and is not done.
     pub is_blocked: bool,
@@ -83,6 +88,7 @@ impl RolloutRules {
         Self {
             deadline: deadline(settings.progress_deadline.as_ref()),
             waves: waves.iter().chain([&rest]).map(wave).collect(),
+            returns: returns(settings),
         }
     }
 
@@ -105,8 +111,13 @@ impl RolloutRules {
             needs_approval: false,
             window: ChangeWindows::default(),
         };
-        Self { deadline: deadline(found.progress_deadline.as_ref()), waves: vec![wave] }
+        let deadline = deadline(found.progress_deadline.as_ref());
+        Self { deadline, waves: vec![wave], returns: returns(settings) }
     }
+}
+
+fn returns(settings: &RolloutSettings) -> bool {
+    settings.on_failure == Some(OnFailure::Return)
 }
 
 fn amount(amount: Option<&Amount>) -> Option<Threshold> {

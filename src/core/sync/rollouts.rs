@@ -20,13 +20,16 @@ use self::cluster::{ClusterTimes, ClusterView};
 use crate::config::window;
 use crate::limits;
 use crate::model::approval::{RolloutApproval, RolloutStep};
-use crate::model::name::{ClusterName, GroupName, WorkKey};
+use crate::model::digest::Digest;
+use crate::model::name::{ClusterName, CommitId, GroupName, WorkKey};
 use crate::plan::PlanInputs;
+use crate::plan::observed::ObservedWork;
 use crate::plan::rollout_progress::{GroupProgress, WaveProgress};
 use crate::plan::rollouts::{
-    GroupRecord, RejectedContent, RolloutWait, RolloutWaitCause, RolloutWaits,
+    GroupRecord, RejectedContent, RolloutControl, RolloutWait, RolloutWaitCause, RolloutWaits,
 };
 use crate::render::desired::{Desired, UncertainMembers};
+use crate::rollout::earlier::{EarlierContent, EarlierContents};
 use crate::rollout::{
     ActiveCluster, ClusterState, Gate, GroupRollout, Rollout, RolloutMember, RolloutProgress, Wave,
     later,
@@ -60,6 +63,11 @@ pub struct Rollouts {
     recheck: Option<Timestamp>,
     /// How far each has come.
     progress: Vec<GroupProgress>,
+    /// What clusters keep or get in place of the content of Git's head; `None` before the first
+    /// update.
+    earlier: Option<EarlierContents>,
+    /// What operators may ask for.
+    controls: Vec<RolloutControl>,
 }
 
 /// One group's rollout at one plan.
@@ -71,6 +79,9 @@ struct GroupView<'a> {
     /// The clusters that get nothing.
     blocked: BTreeSet<ClusterName>,
     record: GroupRecord,
+    /// How far it has come, with its waves.
+    progress: RolloutProgress,
+    waves: Vec<Wave>,
     /// The record had no room for it.
     is_unrecorded: bool,
 }
@@ -96,47 +107,84 @@ impl Rollouts {
         &self.progress
     }
 
+    /// What clusters keep or get in place of the content of Git's head; `None` before the first
+    /// update.
+    pub(crate) fn earlier(&self) -> Option<&EarlierContents> {
+        self.earlier.as_ref()
+    }
+
+    /// What operators may ask for, by group.
+    pub(crate) fn controls(&self) -> &[RolloutControl] {
+        &self.controls
+    }
+
     /// Updates the rollouts, and gives the works that wait.
     pub(crate) fn update(&mut self, inputs: RolloutInputs<'_>) -> RolloutWaits {
         self.awaited.clear();
         self.recheck = None;
         self.progress.clear();
+        self.controls.clear();
         let desired = inputs.plan.desired;
         let before = std::mem::replace(&mut self.records, kept_records(inputs.recorded, desired));
         self.times.retain(|(group, cluster), _| {
             let rollout = desired.rollouts.get(group);
             rollout.is_some_and(|rollout| rollout.members.contains_key(cluster))
         });
-        let (mut waits, mut room) = (RolloutWaits::new(), limits::ROLLOUTS_BYTES_MAX);
-        for (group, rollout) in &desired.rollouts {
-            let states = self.states(group, rollout, inputs);
-            let members = rollout.members.iter().filter(|(_, member)| member.is_blocked);
-            let blocked = members.map(|(cluster, _)| cluster.clone()).collect();
-            let recorded = inputs.recorded.get(group);
-            // Without a place for the record, this process knows more than the hub.
-            let known = before.get(group).filter(|known| known.content == rollout.content);
-            let record = match known.or(recorded) {
-                Some(record) if record.content == rollout.content => record.clone(),
-                Some(record) => record.followed_by(rollout.content),
-                None => GroupRecord::new(rollout.content),
-            };
-            let is_unrecorded = false;
-            let mut view =
-                GroupView { inputs, group, rollout, states, blocked, record, is_unrecorded };
-            let (mut progress, waves) = view.advance();
-            let bytes = view.record_bytes();
-            if bytes > room && recorded != Some(&view.record) {
-                view.is_unrecorded = true;
-                progress.active.retain(|_, active| *active != ActiveCluster::ToApply);
-            }
-            room = room.saturating_sub(bytes);
-            self.recheck = [self.recheck, progress.recheck].into_iter().flatten().min();
-            let causes = view.add_waits(&progress, &mut waits);
-            self.progress.push(view.report(&progress, &waves, &causes));
-            self.await_works(rollout, &progress);
-            self.keep(group, &view, &progress, recorded);
+        let groups = desired.rollouts.iter();
+        let mut views: Vec<GroupView<'_>> =
+            groups.map(|(group, rollout)| self.view(group, rollout, &before, inputs)).collect();
+        find_room(&mut views);
+        let (mut waits, mut earlier) = (RolloutWaits::new(), EarlierContents::new());
+        for view in views {
+            self.recheck = [self.recheck, view.progress.recheck].into_iter().flatten().min();
+            let causes = view.add_waits(&mut waits);
+            self.progress.push(view.report(&causes));
+            self.controls.push(view.control());
+            self.await_works(view.rollout, &view.progress);
+            let content = view.earlier().filter(|content| !content.clusters.is_empty());
+            earlier.extend(content.map(|content| (view.group.clone(), content)));
+            let record = view.record_to_keep();
+            self.records.extend(record.map(|record| (view.group.clone(), record)));
         }
+        self.earlier = Some(earlier);
         waits
+    }
+
+    /// How far the rollout of a group has come. `before`: what the record was to have.
+    fn view<'a>(
+        &mut self,
+        group: &'a GroupName,
+        rollout: &'a GroupRollout,
+        before: &GroupRecords,
+        inputs: RolloutInputs<'a>,
+    ) -> GroupView<'a> {
+        let states = self.states(group, rollout, inputs);
+        let members = rollout.members.iter().filter(|(_, member)| member.is_blocked);
+        let blocked = members.map(|(cluster, _)| cluster.clone()).collect();
+        let recorded = inputs.recorded.get(group);
+        // Without a place for the record, this process knows more than the hub.
+        let known = before.get(group).filter(|known| known.content == rollout.content);
+        let record = match known.or(recorded) {
+            Some(record) if record.content == rollout.content => record.clone(),
+            Some(record) => record.followed_by(rollout.content),
+            None => GroupRecord::new(rollout.content),
+        };
+        let (progress, waves) = Default::default();
+        let is_unrecorded = false;
+        let mut view = GroupView {
+            inputs,
+            group,
+            rollout,
+            states,
+            blocked,
+            record,
+            progress,
+            waves,
+            is_unrecorded,
+        };
+        view.add_commit();
+        view.advance();
+        view
     }
 
     /// The states of the clusters that have the content.
@@ -150,9 +198,8 @@ impl Rollouts {
         for (cluster, member) in &rollout.members {
             let is_suspended = |key: &&WorkKey| !is_suspended(key, inputs.plan);
             let works = member.works.iter().filter(is_suspended);
-            let mut removed = removed_works(group, cluster, inputs.plan);
-            let has_removed = removed.next().is_some();
-            let view = ClusterView::of(works, rollout.content, has_removed, inputs.plan);
+            let on_hub = works_of_group(group, cluster, inputs.plan);
+            let view = ClusterView::of(works, on_hub, (rollout.content, member), inputs.plan);
             let at = (group.clone(), cluster.clone());
             if view.is_waiting() {
                 self.times.remove(&at);
@@ -176,25 +223,21 @@ impl Rollouts {
         let members = rollout.members.values();
         self.awaited.extend(members.flat_map(|member| member.works.iter().cloned()));
     }
+}
 
-    fn keep(
-        &mut self,
-        group: &GroupName,
-        view: &GroupView<'_>,
-        progress: &RolloutProgress,
-        recorded: Option<&GroupRecord>,
-    ) {
-        let is_remembered = view.record.begun.is_some() || view.record.rejected.is_some();
-        let has_ended = progress.wave.is_none() && progress.breach.is_none();
-        let record = match recorded {
-            _ if view.is_unrecorded => recorded.cloned(),
-            // Nothing has been done yet that depends on it.
-            _ if !is_remembered => recorded.cloned(),
-            // There is nothing left to remember. It goes with the next content.
-            Some(recorded) if has_ended => Some(recorded.clone()),
-            _ => Some(view.record.clone()),
-        };
-        self.records.extend(record.map(|record| (group.clone(), record)));
+/// Leaves out what the record has no room for. Rollouts that have not ended come first.
+fn find_room(views: &mut [GroupView<'_>]) {
+    let mut room = limits::ROLLOUTS_BYTES_MAX;
+    for has_ended in [false, true] {
+        for view in views.iter_mut().filter(|view| view.has_ended() == has_ended) {
+            let bytes = view.record_bytes();
+            if bytes > room && (has_ended || view.recorded() != Some(&view.record)) {
+                view.is_unrecorded = true;
+                view.progress.active.retain(|_, active| *active != ActiveCluster::ToApply);
+            } else {
+                room = room.saturating_sub(bytes);
+            }
+        }
     }
 }
 
@@ -219,9 +262,130 @@ fn is_suspended(key: &WorkKey, inputs: PlanInputs<'_>) -> bool {
 }
 
 impl GroupView<'_> {
+    /// What the hub has of its record.
+    fn recorded(&self) -> Option<&GroupRecord> {
+        self.inputs.recorded.get(self.group)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.progress.wave.is_none() && self.progress.breach.is_none()
+    }
+
+    /// Keeps a commit of the content, and those of other contents as long as a cluster has them.
+    fn add_commit(&mut self) {
+        let Some(commit) = self.inputs.plan.desired.commit else { return };
+        let content = self.rollout.content;
+        if self.record.commits.contains_key(&content) {
+            return;
+        }
+        let on_hub = self.rollout.members.keys().flat_map(|cluster| {
+            works_of_group(self.group, cluster, self.inputs.plan)
+                .filter_map(|(_, work)| work.group_content)
+        });
+        let needed: BTreeSet<Digest> = self.record.last_good.into_iter().chain(on_hub).collect();
+        self.record.commits.retain(|content, _| needed.contains(content));
+        while self.record.commits.len() >= limits::ROLLOUT_CONTENTS_MAX {
+            let last_good = self.record.last_good;
+            let others = self.record.commits.keys().copied();
+            let Some(one) = others.into_iter().find(|one| Some(*one) != last_good) else { break };
+            self.record.commits.remove(&one);
+        }
+        self.record.commits.insert(content, commit);
+    }
+
+    /// What the record is to have before the next write.
+    fn record_to_keep(&self) -> Option<GroupRecord> {
+        let record = &self.record;
+        let has_content = record.commits.contains_key(&record.content) && !self.states.is_empty();
+        let is_remembered = record.begun.is_some() || record.rejected.is_some() || has_content;
+        match self.recorded() {
+            recorded if self.is_unrecorded => recorded.filter(|_| !self.has_ended()).cloned(),
+            // Nothing has been done yet that depends on it.
+            recorded if !is_remembered => recorded.cloned(),
+            // There is nothing more to remember. The rest goes with the next content.
+            Some(recorded)
+                if self.has_ended()
+                    && recorded.content == record.content
+                    && recorded.last_good == record.last_good =>
+            {
+                Some(recorded.clone())
+            }
+            _ => Some(record.clone()),
+        }
+    }
+
+    /// Whether the content has come to its end, and was applied somewhere.
+    fn is_good(&self) -> bool {
+        let mut states = self.states.values();
+        self.has_ended()
+            && self.record.rejected.is_none()
+            && self.record.commits.contains_key(&self.rollout.content)
+            && !self.are_members_unknown()
+            && states.any(|state| matches!(state, ClusterState::Succeeded { .. }))
+    }
+
+    /// The contents that clusters without this one keep or get: what they have, or the last good
+    /// one if they have none.
+    fn earlier(&self) -> Option<EarlierContent> {
+        let head = self.rollout.content;
+        let mut clusters = BTreeMap::new();
+        for (cluster, member) in &self.rollout.members {
+            let content = match self.progress.active.get(cluster) {
+                Some(ActiveCluster::ToApply) => None,
+                _ if member.is_blocked => None,
+                _ if self.states.contains_key(cluster) => {
+                    let good = self.returns_to().map(|(good, _)| good);
+                    good.filter(|_| self.takes_part(cluster))
+                }
+                _ => self.content_of(cluster),
+            };
+            let is_known = |one: &Digest| *one != head && self.record.commits.contains_key(one);
+            clusters.extend(content.filter(is_known).map(|content| (cluster.clone(), content)));
+        }
+        let needed: BTreeSet<&Digest> = clusters.values().collect();
+        let mut commits = self.record.commits.clone();
+        commits.retain(|content, _| needed.contains(content));
+        Some(EarlierContent { head, commits, clusters })
+    }
+
+    /// The content that a cluster without this one has, or else the last good one.
+    fn content_of(&self, cluster: &ClusterName) -> Option<Digest> {
+        let works = works_of_group(self.group, cluster, self.inputs.plan);
+        let on_hub: BTreeSet<Option<Digest>> = works.map(|(_, work)| work.group_content).collect();
+        match on_hub.len() {
+            0 => self.record.last_good,
+            1 => on_hub.into_iter().next().flatten(),
+            // It is between two of them.
+            _ => None,
+        }
+    }
+
+    /// The content that clusters get back after this one failed, with its commit.
+    fn returns_to(&self) -> Option<(Digest, CommitId)> {
+        let asked = || self.step(RolloutStep::Return(self.record.attempt()));
+        let returns = || self.rollout.rules.returns || self.is_approved(&asked());
+        let is_restored = self.inputs.plan.policy.restored.is_some();
+        let may = self.record.rejected.is_some() && !is_restored && returns();
+        self.last_good().filter(|_| may)
+    }
+
+    /// The last good content, if it is another one, with its commit.
+    fn last_good(&self) -> Option<(Digest, CommitId)> {
+        let good = self.record.last_good.filter(|good| *good != self.rollout.content)?;
+        Some((good, *self.record.commits.get(&good)?))
+    }
+
     /// How far the rollout has come. Updates the record.
-    fn advance(&mut self) -> (RolloutProgress, Vec<Wave>) {
+    fn advance(&mut self) {
+        (self.progress, self.waves) = self.next_progress();
+        if self.is_good() {
+            self.record.last_good = Some(self.rollout.content);
+        }
+    }
+
+    fn next_progress(&mut self) -> (RolloutProgress, Vec<Wave>) {
         self.retry();
+        self.stop();
         let states = self.counted_states();
         let (first, deadline) = (&self.record.first, self.rollout.rules.deadline);
         let now = self.inputs.now;
@@ -243,7 +407,8 @@ impl GroupView<'_> {
             self.record.rejected = Some(RejectedContent { wave, clusters });
         }
         let is_restored = self.inputs.plan.policy.restored.is_some();
-        if self.record.rejected.is_some() || is_restored || self.are_members_unknown() {
+        let is_held = self.record.rejected.is_some() || is_restored || self.is_paused();
+        if is_held || self.are_members_unknown() {
             progress.active.retain(|_, active| *active != ActiveCluster::ToApply);
         }
         let begins = progress.active.values().any(|active| *active == ActiveCluster::ToApply);
@@ -265,6 +430,63 @@ impl GroupView<'_> {
         if let Some(rejected) = self.record.rejected.take() {
             self.record.excused.extend(rejected.clusters);
             self.record.retries = self.record.retries.saturating_add(1);
+        }
+    }
+
+    /// Stops the rollout if somebody wants that.
+    fn stop(&mut self) {
+        let attempt = self.record.attempt();
+        let steps = [RolloutStep::Stop(attempt), RolloutStep::Return(attempt)];
+        let is_asked = steps.into_iter().any(|step| self.is_approved(&self.step(step)));
+        if is_asked && self.record.rejected.is_none() {
+            let wave = self.record.begun.clone().unwrap_or_default();
+            self.record.rejected = Some(RejectedContent { wave, clusters: BTreeSet::new() });
+        }
+    }
+
+    fn step(&self, step: RolloutStep) -> RolloutApproval {
+        RolloutApproval { group: self.group.clone(), content: self.rollout.content, step }
+    }
+
+    /// What operators want of the rollout.
+    fn steps(&self) -> impl Iterator<Item = &RolloutStep> {
+        let PlanInputs { desired, policy, .. } = self.inputs.plan;
+        let all = policy.approved.rollouts.iter().chain(&desired.approved.rollouts);
+        let (group, content) = (self.group, self.rollout.content);
+        let ours = all.filter(move |one| one.group == *group && one.content == content);
+        ours.map(|one| &one.step)
+    }
+
+    /// The number of the last pause, or 0.
+    fn pauses(&self) -> u32 {
+        let pauses = self.steps().filter_map(|step| match step {
+            RolloutStep::Pause(number) => Some(*number),
+            _ => None,
+        });
+        pauses.max().unwrap_or_default()
+    }
+
+    fn is_paused(&self) -> bool {
+        let last = self.pauses();
+        let resumed =
+            |step: &RolloutStep| matches!(step, RolloutStep::Resume(number) if *number >= last);
+        last > 0 && !self.steps().any(resumed)
+    }
+
+    fn control(&self) -> RolloutControl {
+        let current = self.progress.wave.and_then(|wave| self.waves.get(wave));
+        let waiting = current.filter(|wave| wave.gate == Some(Gate::Approval));
+        RolloutControl {
+            group: self.group.clone(),
+            content: self.rollout.content,
+            waves: self.waves.iter().map(|wave| wave.name.clone()).collect(),
+            has_ended: self.has_ended(),
+            is_stopped: self.record.rejected.is_some(),
+            is_paused: self.is_paused(),
+            has_last_good: self.last_good().is_some(),
+            waiting_wave: waiting.map(|wave| wave.name.clone()),
+            attempt: self.record.attempt(),
+            pauses: self.pauses(),
         }
     }
 
@@ -358,7 +580,9 @@ impl GroupView<'_> {
         }
         let member = self.rollout.members.get(cluster);
         let mut works = member.into_iter().flat_map(|member| &member.works);
-        works.any(|key| !is_suspended(key, self.inputs.plan))
+        // An earlier content may have no works for the cluster.
+        member.is_some_and(|member| member.earlier.is_some() && member.works.is_empty())
+            || works.any(|key| !is_suspended(key, self.inputs.plan))
     }
 
     fn wave_approval(&self, wave: &str) -> RolloutApproval {
@@ -368,19 +592,17 @@ impl GroupView<'_> {
 
     /// The works of clusters that must not get the content now, those included that the content no
     /// longer has. Gives what they wait for, by wave.
-    fn add_waits(
-        &self,
-        progress: &RolloutProgress,
-        waits: &mut RolloutWaits,
-    ) -> Vec<Arc<RolloutWait>> {
+    fn add_waits(&self, waits: &mut RolloutWaits) -> Vec<Arc<RolloutWait>> {
         let mut causes: BTreeMap<(usize, bool), Arc<RolloutWait>> = BTreeMap::new();
         for (cluster, member) in &self.rollout.members {
-            let is_waiting = !self.states.contains_key(cluster) && !member.works.is_empty();
-            if !is_waiting || progress.active.contains_key(cluster) {
+            let has_content =
+                self.states.contains_key(cluster) || self.progress.active.contains_key(cluster);
+            // What only a rejected content has stays while the cluster returns.
+            if member.earlier.is_none() && (has_content || member.works.is_empty()) {
                 continue;
             }
             let wait = causes.entry((member.wave, member.is_blocked));
-            let wait = wait.or_insert_with(|| Arc::new(self.wait(member, progress)));
+            let wait = wait.or_insert_with(|| Arc::new(self.wait(member)));
             let removed = removed_works(self.group, cluster, self.inputs.plan);
             for key in member.works.iter().chain(removed) {
                 waits.insert(key.clone(), wait.clone());
@@ -390,12 +612,8 @@ impl GroupView<'_> {
     }
 
     /// How far it has come, for people. `waits`: what clusters without the content wait for.
-    fn report(
-        &self,
-        progress: &RolloutProgress,
-        waves: &[Wave],
-        waits: &[Arc<RolloutWait>],
-    ) -> GroupProgress {
+    fn report(&self, waits: &[Arc<RolloutWait>]) -> GroupProgress {
+        let (progress, waves) = (&self.progress, &self.waves);
         let with_clusters = waves.iter().filter(|wave| !wave.clusters.is_empty());
         let current = progress.wave.and_then(|index| waves.get(index));
         // A later wave may need its approval already. The rollout does not wait for it yet.
@@ -417,7 +635,7 @@ impl GroupView<'_> {
         GroupProgress {
             group: self.group.to_string(),
             content: self.rollout.content.to_string(),
-            waves: with_clusters.map(|wave| self.report_wave(progress, wave)).collect(),
+            waves: with_clusters.map(|wave| self.report_wave(wave)).collect(),
             wave: current.map(|wave| wave.name.clone()),
             soaking_until: soaking.max().filter(|until| *until > self.inputs.now),
             waits_for: next.map(ToString::to_string),
@@ -426,12 +644,12 @@ impl GroupView<'_> {
         }
     }
 
-    fn report_wave(&self, progress: &RolloutProgress, wave: &Wave) -> WaveProgress {
+    fn report_wave(&self, wave: &Wave) -> WaveProgress {
         let (name, clusters) = (wave.name.clone(), wave.clusters.len());
         let mut counts = WaveProgress { name, clusters, ..WaveProgress::default() };
         for cluster in &wave.clusters {
             let state = self.states.get(cluster);
-            let count = match (progress.active.get(cluster), state) {
+            let count = match (self.progress.active.get(cluster), state) {
                 (Some(ActiveCluster::ToApply), _) | (_, None | Some(ClusterState::ToApply)) => {
                     &mut counts.waiting
                 }
@@ -449,7 +667,8 @@ impl GroupView<'_> {
         counts
     }
 
-    fn wait(&self, member: &RolloutMember, progress: &RolloutProgress) -> RolloutWait {
+    fn wait(&self, member: &RolloutMember) -> RolloutWait {
+        let progress = &self.progress;
         let wave = member.wave;
         let rules = &self.rollout.rules.waves;
         let name = |index: usize| rules.get(index).map(|wave| wave.name.clone());
@@ -465,7 +684,9 @@ impl GroupView<'_> {
                 wave: rejected.wave.clone(),
                 clusters: rejected.clusters.clone(),
                 retry: self.record.retry(self.group),
+                returns_to: self.returns_to().map(|(_, commit)| commit),
             },
+            _ if self.is_paused() => RolloutWaitCause::Paused,
             _ if needs_approval => RolloutWaitCause::Approval(approval),
             (None, Some(Gate::Window(until))) if progress.wave == Some(wave) => {
                 RolloutWaitCause::Window(until)
@@ -483,7 +704,7 @@ impl GroupView<'_> {
         let rejected = self.record.rejected.iter().map(|one| &one.clusters);
         let names = lists.into_iter().chain(rejected).flatten();
         let names: usize = names.map(|name| name.as_str().len() + 3).sum();
-        names + self.group.as_str().len() + 300
+        names + self.group.as_str().len() + 400 + 115 * self.record.commits.len()
     }
 }
 
@@ -493,16 +714,23 @@ fn removed_works<'a>(
     cluster: &ClusterName,
     inputs: PlanInputs<'a>,
 ) -> impl Iterator<Item = &'a WorkKey> {
+    let all = works_of_group(group, cluster, inputs);
+    all.map(|(key, _)| key).filter(move |key| !inputs.desired.works.contains_key(*key))
+}
+
+/// The works of a group that its cluster has.
+fn works_of_group<'a>(
+    group: &GroupName,
+    cluster: &ClusterName,
+    inputs: PlanInputs<'a>,
+) -> impl Iterator<Item = (&'a WorkKey, &'a ObservedWork)> {
     let PlanInputs { desired, observed, .. } = inputs;
     let prefix = format!("groups/{group}/");
     let cluster = cluster.clone();
     let all = observed.works.range(WorkKey::least_of(&cluster)..);
     let all = all.take_while(move |(key, _)| key.cluster == cluster);
-    let removed = all.filter(move |(key, work)| {
+    all.filter(move |(_, work)| {
         let path = work.path.as_deref();
-        work.is_ours(&desired.source)
-            && !desired.works.contains_key(*key)
-            && path.is_some_and(|path| path.starts_with(&prefix))
-    });
-    removed.map(|(key, _)| key)
+        work.is_ours(&desired.source) && path.is_some_and(|path| path.starts_with(&prefix))
+    })
 }

@@ -13,9 +13,11 @@ use crate::plan::lint::PlanViolation;
 use crate::plan::observed::ObservedWork;
 use crate::plan::order::{UpdateWaits, awaited_works};
 use crate::plan::record::Record;
+use crate::plan::rollouts::RolloutControl;
 use crate::plan::{Effect, Plan, PlanStep};
 use crate::report::status::incremental::{IncrementalStatus, SharedInputs};
 use crate::report::status::source::{FailedWrite, SourceStatus, StatusInputs};
+use crate::rollout::earlier::EarlierContents;
 use crate::sync::facts::SourceFacts;
 use crate::sync::guards::{GuardOptions, Guards};
 use crate::sync::hub::{HubError, Outcome, StoredRecord};
@@ -176,6 +178,17 @@ impl SyncState {
         if self.guards.set_rollout_waits(waits) {
             self.facts.mark_changed();
         }
+    }
+
+    /// What clusters of groups keep or get in place of the content of Git's head, for the next read
+    /// of Git; `None` before that is known.
+    pub fn earlier_contents(&self) -> Option<&EarlierContents> {
+        self.rollouts.earlier()
+    }
+
+    /// What operators may ask for in rollouts, by group.
+    pub fn rollout_controls(&self) -> &[RolloutControl] {
+        self.rollouts.controls()
     }
 
     /// Updates the works that another client keeps changing, for the next plan. Gives whether they

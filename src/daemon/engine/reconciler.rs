@@ -114,8 +114,17 @@ impl Reconciler {
         if let Some(facts) = facts_of_hub {
             self.source.set_facts(facts);
         }
+        if let Some(contents) = self.state.earlier_contents() {
+            self.source.set_earlier(contents);
+        }
         let facts = self.state.facts();
         self.source.begin_fetch(facts.verification_base(), facts.known_commits());
+    }
+
+    /// Whether clusters keep or get other contents of groups than when Git was read.
+    pub fn wants_other_contents(&self) -> bool {
+        let contents = self.state.earlier_contents();
+        contents.is_some_and(|contents| contents != self.source.earlier())
     }
 
     /// Applies the result of a fetch. Gives whether the desired state changed. `leads`: this daemon

@@ -193,6 +193,8 @@ impl Reports {
             self.metrics.synced(&self.id, seconds);
         }
         self.log.plan(plan);
+        // Approvals and the time change what works wait for, without an event of the hub.
+        self.status_changed();
     }
 
     /// Reports the outcome of a write.

@@ -10,6 +10,7 @@ use crate::reader::{SourceReader, on_source};
 use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::SourceId;
 use gitwork_core::plan::rewind::AppliedCommits;
+use gitwork_core::rollout::earlier::EarlierContents;
 use gitwork_core::sync::verification_base::VerificationBase;
 use gitwork_source::{SourceReadError, SourceState};
 
@@ -19,6 +20,8 @@ pub(super) struct SourceAccess {
     /// `None` while a thread uses it.
     reader: Option<Box<dyn SourceReader>>,
     fetch: Option<RunningFetch>,
+    /// The contents of groups that the last fetch began with.
+    earlier: Arc<EarlierContents>,
     /// A query needed the source during the running fetch.
     missed_query: bool,
     cancel: Arc<AtomicBool>,
@@ -41,7 +44,8 @@ pub(super) struct Fetched {
 impl SourceAccess {
     pub fn new(reader: Box<dyn SourceReader>) -> Self {
         let (id, cancel) = (reader.id().clone(), Arc::new(AtomicBool::new(false)));
-        Self { id, reader: Some(reader), fetch: None, missed_query: false, cancel }
+        let earlier = Arc::default();
+        Self { id, reader: Some(reader), fetch: None, earlier, missed_query: false, cancel }
     }
 
     /// The id of the source.
@@ -69,6 +73,21 @@ impl SourceAccess {
     pub fn set_facts(&mut self, facts: Arc<Facts>) {
         if let Some(reader) = &mut self.reader {
             reader.set_facts(facts);
+        }
+    }
+
+    /// The contents of groups that the last fetch began with.
+    pub fn earlier(&self) -> &EarlierContents {
+        &self.earlier
+    }
+
+    /// Sets the contents of groups that clusters keep or get while another one is rolled out,
+    /// unless a thread uses the source.
+    pub fn set_earlier(&mut self, contents: &EarlierContents) {
+        let Some(reader) = &mut self.reader else { return };
+        if *self.earlier != *contents {
+            self.earlier = Arc::new(contents.clone());
+            reader.set_earlier(self.earlier.clone());
         }
     }
 

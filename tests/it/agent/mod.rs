@@ -9,7 +9,7 @@ mod executor;
 mod faults;
 pub mod fixture;
 mod outages;
-mod process;
+pub mod process;
 mod secrets;
 mod status;
 mod swap;

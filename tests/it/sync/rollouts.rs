@@ -55,11 +55,15 @@ async fn values(sync: &Sync) -> Vec<Option<String>> {
 
 /// Commits this version of the group's only work.
 fn commit(sync: &Sync, version: &str) {
+    commit_with(sync, version, ("hold", "2s"));
+}
+
+fn commit_with(sync: &Sync, version: &str, (on_failure, deadline): (&str, &str)) {
     let [first, second, third] = &sync.clusters[..] else { panic!("three clusters") };
     let group = format!(
-        "clusters: [{first}, {second}, {third}]\nrollout:\n  progressDeadline: 2s\n  waves:\n  - \
-         {{name: lab, clusters: [{first}]}}\n  - {{name: town, clusters: [{second}], approval: \
-         required}}\n"
+        "clusters: [{first}, {second}, {third}]\nrollout:\n  progressDeadline: {deadline}\n  \
+         onFailure: {on_failure}\n  waves:\n  - {{name: lab, clusters: [{first}]}}\n  - {{name: \
+         town, clusters: [{second}], approval: required}}\n"
     );
     let marker = (sync.path(0, "marker/cm.yaml"), config_map("marker", "marker"));
     let web = config_map("web", version);
@@ -157,6 +161,11 @@ async fn waves_wait_for_each_other_and_a_failure_stops_them_over_a_restart() {
 
 /// Waits until `gitwork rollout status` has this line about the group.
 async fn until_shown(sync: &Sync, line: &str) -> Value {
+    until_shown_with(sync, line, |_| true).await
+}
+
+/// As [`until_shown`], and the report is as `is_it` wants it.
+async fn until_shown_with(sync: &Sync, line: &str, is_it: impl Fn(&Value) -> bool) -> Value {
     eventually(line, DEADLINE, || async {
         let table = view(sync, &["rollout", "status", "edge"]).output().unwrap();
         if !out(&table).contains(line) {
@@ -165,7 +174,7 @@ async fn until_shown(sync: &Sync, line: &str) -> Value {
         let output = view(sync, &["rollout", "status", "-o", "json"]).output().unwrap();
         assert_eq!(code(&output), Some(0), "{}", err(&output));
         let value: Value = serde_json::from_slice(&output.stdout).unwrap();
-        Ok(value[0].clone())
+        if is_it(&value[0]) { Ok(value[0].clone()) } else { Err(value.to_string()) }
     })
     .await
     .unwrap()
@@ -177,8 +186,9 @@ async fn rollout_status_shows_the_waves_and_what_lets_them_go_on() {
     commit(&sync, "one");
     let daemon = Daemon::start(&sync, &config(&sync, &json!({}))).await;
     sync.until_value(0, "web", "one").await;
-    let begun = until_shown(&sync, "group edge: wave 1/3 lab, 0/3 clusters").await;
-    assert_eq!(begun["waves"][0]["progressing"], 1, "{begun}");
+    let is_progressing = |value: &Value| value["waves"][0]["progressing"] == 1;
+    let line = "group edge: wave 1/3 lab, 0/3 clusters";
+    let begun = until_shown_with(&sync, line, is_progressing).await;
     assert_eq!(begun["source"], sync.id.as_str());
     report(&sync, 0, "True").await;
     let held = until_shown(&sync, "waits for wave town of group edge, which nobody has").await;
@@ -201,5 +211,73 @@ async fn rollout_status_shows_the_waves_and_what_lets_them_go_on() {
     report(&sync, 2, "True").await;
     let ended = until_shown(&sync, "group edge: 3/3 clusters: the rollout has ended").await;
     assert_eq!(ended.get("wave"), None, "{ended}");
+    drop(daemon);
+}
+
+/// The record has what `is_it` wants.
+async fn until_recorded(sync: &Sync, what: &str, is_it: impl Fn(&GroupRecord) -> bool) {
+    eventually(what, DEADLINE, || async {
+        match record(sync).await {
+            Some(record) if is_it(&record) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clusters_return_to_the_last_good_content_and_operators_steer_rollouts() {
+    let sync = Sync::new(3).await;
+    let ask = |command: &[&str]| super::budget::gitwork(&sync, &[&["rollout"], command].concat());
+    commit_with(&sync, "one", ("return", "15s"));
+    let daemon = Daemon::start(&sync, &config(&sync, &json!({"intervalSeconds": 1}))).await;
+    sync.until_value(0, "web", "one").await;
+    report(&sync, 0, "True").await;
+    until_shown(&sync, "waits for wave town of group edge, which nobody has").await;
+    done(&ask(&["approve", "edge"]));
+    sync.until_value(1, "web", "one").await;
+    report(&sync, 1, "True").await;
+    sync.until_value(2, "web", "one").await;
+    report(&sync, 2, "True").await;
+    until_recorded(&sync, "it is good", |one| one.last_good == Some(one.content)).await;
+    assert_eq!(code(&ask(&["pause", "edge"])), Some(1), "it has ended");
+    sync.agent_takes(0, "web").await;
+
+    let more = config_map("more", "more");
+    sync.repo.commit("main", &[("groups/edge/web/more.yaml", Some(more.as_str()))]);
+    commit_with(&sync, "two", ("return", "15s"));
+    sync.until_value(0, "web", "two").await;
+    report(&sync, 0, "False").await;
+    let back = sync.until_value(0, "web", "one").await;
+    let names = |work: &Value| -> Vec<Value> {
+        let manifests = work["spec"]["workload"]["manifests"].as_array().unwrap();
+        manifests.iter().map(|one| one["metadata"]["name"].clone()).collect()
+    };
+    assert_eq!(names(&json!(back)), ["web", "more"], "a return deletes nothing");
+    until_shown(&sync, "was stopped: in wave lab, it failed on").await;
+    // What a waiting cluster has is put back.
+    let edit = json!({"spec": {"workload": {"manifests": [serde_yaml::from_str::<Value>(
+        &config_map("web", "edited"),
+    ).unwrap()]}}});
+    sync.edit(2, "web", edit).await;
+    sync.until_value(2, "web", "one").await;
+
+    done(&ask(&["resume", "edge"]));
+    sync.until_value(0, "web", "two").await;
+    report(&sync, 0, "True").await;
+    done(&ask(&["pause", "edge"]));
+    done(&ask(&["approve", "edge", "--wave", "town"]));
+    until_shown(&sync, "whose rollout is paused").await;
+    done(&ask(&["resume", "edge"]));
+    sync.until_value(1, "web", "two").await;
+    done(&ask(&["abort", "edge"]));
+    until_shown(&sync, "an operator has stopped the rollout of group edge").await;
+    report(&sync, 1, "True").await;
+    done(&ask(&["return", "edge"]));
+    sync.until_value(0, "web", "one").await;
+    sync.until_value(1, "web", "one").await;
+    let again = ask(&["abort", "edge"]);
+    assert!(err(&again).contains("is stopped already"), "{}", err(&again));
     drop(daemon);
 }

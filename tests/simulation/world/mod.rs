@@ -179,6 +179,7 @@ impl World {
                 objects,
                 depends_on: Default::default(),
                 group_content: None,
+                is_earlier: false,
             };
             works.insert(key.clone(), work);
         }
@@ -192,6 +193,7 @@ impl World {
             suspended: self.suspended.clone(),
             needed_facts: None,
             rollouts: BTreeMap::new(),
+            later: BTreeMap::new(),
             facts: None,
             diagnostics: Vec::new(),
         }

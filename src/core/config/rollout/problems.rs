@@ -65,8 +65,10 @@ impl RolloutSettings {
         let mut problems = Problems { report };
         self.add_strategy_problems(&mut problems);
         self.add_wave_problems(&mut problems);
-        if self.on_failure == Some(OnFailure::Return) {
-            problems.add("/rollout/onFailure", "cannot be `return` in this version; use `hold`");
+        let is_all = self.waves.is_none() && self.kind.unwrap_or_default() == RolloutType::All;
+        if self.on_failure == Some(OnFailure::Return) && is_all {
+            problems
+                .add("/rollout/onFailure", "is for `waves` and `Progressive`: failures stop them");
         }
     }
 

@@ -43,7 +43,7 @@ fn zero_and_nonsense_are_found_with_their_place() {
         ("progressive: {maxConcurrency: 2}", "/progressive is for `type: Progressive`"),
         ("type: ProgressivePerGroup", "/type cannot be"),
         ("maxFailures: 1", "/maxFailures is for `waves`"),
-        ("onFailure: return", "/onFailure cannot be"),
+        ("onFailure: return", "/onFailure is for `waves`"),
         ("waves: [{name: a}]", "/waves/0 says no cluster"),
         ("waves: [{name: A, clusters: [a]}]", "/waves/0/name has"),
         ("waves: [{name: a, clusters: [a], soak: x}]", "/waves/0/soak is"),

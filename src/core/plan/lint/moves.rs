@@ -39,7 +39,8 @@ impl<'a> Write<'a> {
         objects.any(|object| owners(object.digest).any(|other| *other != key))
     }
 
-    /// The objects that the work lists on the hub and that Git has, or may have, in another work.
+    /// The objects that the work lists on the hub and that Git has, or may have, in another work,
+    /// or that it keeps until its cluster gets another content.
     fn gives(&self) -> impl Iterator<Item = ObjectDigest> {
         let there = self.on_hub();
         let content = self.inputs.observed.content(&self.step.key);
@@ -54,6 +55,12 @@ impl<'a> Write<'a> {
         let in_git = self.inputs.desired.works.get(key);
         if in_git.is_some_and(|work| work.object(digest).is_some()) {
             return false;
+        }
+        // What an earlier content of a group lacks stays until the cluster gets another one.
+        let desired = self.inputs.desired;
+        let later = desired.later_work(&key.cluster, digest);
+        if desired.has_earlier_content(key) || later.is_some_and(|other| other != key) {
+            return true;
         }
         let works = self.objects.works();
         let others = works.in_git.get(&(&key.cluster, digest)).into_iter().flatten();

@@ -65,6 +65,7 @@ impl World {
             objects: Arc::default(),
             depends_on: Default::default(),
             group_content: None,
+            is_earlier: false,
         };
         let wanted = ["new", "edited", "stays"].map(|work| (key(work), desired_work(work)));
         let mut released = on_hub("released", "old");
@@ -82,6 +83,7 @@ impl World {
                 suspended: Default::default(),
                 needed_facts: None,
                 rollouts: BTreeMap::new(),
+                later: BTreeMap::new(),
                 facts: None,
                 diagnostics: Vec::new(),
             },

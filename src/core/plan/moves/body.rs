@@ -93,7 +93,8 @@ pub(super) fn gives_all<'a>(
 ) -> bool {
     let Some(work) = inputs.observed.works.get(key) else { return false };
     // What an unreadable folder may have can still be this work's own.
-    let is_certain = |one: &&ObjectMove| inputs.desired.works.contains_key(&one.to);
+    let is_certain =
+        |one: &&ObjectMove| one.from != one.to && inputs.desired.works.contains_key(&one.to);
     let moves = giving.into_iter().filter(is_certain);
     let given: BTreeSet<ObjectDigest> = moves.map(|one| one.digest).collect();
     !work.objects.is_empty() && work.objects.iter().all(|object| given.contains(&object.digest))
@@ -286,6 +287,8 @@ fn is_in_progress(one: &ObjectMove) -> bool {
 /// Whether the receiving work writes the object, or will, so that the giving one must not.
 fn is_written_elsewhere(one: &ObjectMove) -> bool {
     is_in_progress(one)
+        // Nobody writes what only a later or a rejected content has.
+        || (one.progress == MoveProgress::WaitsForWave && one.from == one.to)
         || matches!(
             one.progress,
             MoveProgress::Applied | MoveProgress::Shared { is_received: true }

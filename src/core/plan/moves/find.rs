@@ -27,13 +27,16 @@ pub(super) enum Receiver<'a> {
     Work(&'a DesiredWork, &'a NamedObject),
     /// A frozen work, which has the object or may have it.
     Frozen(&'a WorkKey),
+    /// A work that gets the object once the wave of its cluster begins; or the giving work, which
+    /// has an earlier content until then.
+    Later(&'a WorkKey),
 }
 
 impl<'a> Receiver<'a> {
     pub(super) fn key(self) -> &'a WorkKey {
         match self {
             Self::Work(work, _) => &work.key,
-            Self::Frozen(key) => key,
+            Self::Frozen(key) | Self::Later(key) => key,
         }
     }
 }
@@ -98,10 +101,19 @@ fn find_all<'a>(desired: &'a Desired, observed: &'a Observed) -> Vec<FoundMove<'
         let mut frozen = frozen.get(cluster).into_iter().flatten();
         // The policy is asked later: it needs the manifest, which the hub has.
         let may_have = |(_, objects): &&FrozenWork<'_>| objects.may_contain(digest, None);
-        let Some(&(key, _)) = frozen.find(may_have) else { continue };
-        let givers = givers.into_iter().filter(|from| from.key != *key);
-        let to = Receiver::Frozen(key);
-        found.extend(givers.map(|from| FoundMove { digest, from, to }));
+        let frozen = frozen.find(may_have).map(|(key, _)| *key);
+        let later = desired.later_work(cluster, digest);
+        for from in givers {
+            let is_earlier = desired.has_earlier_content(&from.key);
+            let to = match (frozen, later) {
+                (Some(key), _) if from.key != *key => Receiver::Frozen(key),
+                (_, Some(key)) if from.key != *key => Receiver::Later(key),
+                // Nothing is deleted before the cluster gets a content that does not have it.
+                _ if is_earlier => Receiver::Later(&from.key),
+                _ => continue,
+            };
+            found.push(FoundMove { digest, from, to });
+        }
     }
     found.sort_by_key(|one| (&one.from.key, one.digest));
     found

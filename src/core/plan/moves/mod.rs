@@ -78,7 +78,8 @@ impl Moves {
             Some((key.clone(), body::transitional(key, &moves, leaving, inputs)?))
         });
         let transitional = transitional.collect();
-        let receivers = all.iter().map(|one| one.to.clone()).collect();
+        let received = all.iter().filter(|one| one.progress != MoveProgress::WaitsForWave);
+        let receivers = received.map(|one| one.to.clone()).collect();
         let mut giving: BTreeMap<WorkKey, Vec<ObjectMove>> = BTreeMap::new();
         for one in all {
             giving.entry(one.from.clone()).or_default().push(one);

@@ -85,6 +85,9 @@ pub enum MoveProgress {
     },
     /// Git no longer has the object in the giving work, and may have it in a frozen one.
     Unreadable,
+    /// Another work gets the object once the wave of its cluster begins; or the giving work has an
+    /// earlier content until then, which does not have the object.
+    WaitsForWave,
     /// No agent has seen the giving work, so it does not own the object.
     Unseen,
     /// The giving work has orphaned the object and no longer needs it.
@@ -110,6 +113,7 @@ impl MoveProgress {
             Self::Held { .. } | Self::Suspended { .. } | Self::Unreadable => true,
             Self::Applying { failure } | Self::Orphaning { failure } => failure.is_some(),
             Self::Unread
+            | Self::WaitsForWave
             | Self::AwaitingReport
             | Self::Shared { .. }
             | Self::Unseen
@@ -132,6 +136,13 @@ impl fmt::Display for ObjectMove {
                  cannot be read; {from} keeps it until then"
             );
         }
+        if *progress == MoveProgress::WaitsForWave && from == to {
+            return write!(
+                f,
+                "{object} is not in the content that {from} has until the wave of its cluster; \
+                 {from} keeps it until then"
+            );
+        }
         write!(f, "{held}{object} moves from {from} to {to}")?;
         match progress {
             MoveProgress::Unread => write!(f, "; {from} is read first"),
@@ -140,6 +151,9 @@ impl fmt::Display for ObjectMove {
             }
             MoveProgress::Applying { failure: Some(failure) } => {
                 write!(f, ", which has not applied it: {failure}; {from} keeps it")
+            }
+            MoveProgress::WaitsForWave => {
+                write!(f, " with the wave of its cluster; {from} keeps it until then")
             }
             MoveProgress::AwaitingReport => {
                 write!(f, "; {from} keeps it until the agent has reported {from}")

@@ -245,7 +245,11 @@ impl<'a> Giver<'a> {
             return MoveProgress::Unseen;
         }
         let Some(content) = self.content() else { return MoveProgress::Unread };
-        let Receiver::Work(to, _) = found.to else { return MoveProgress::Unreadable };
+        let to = match found.to {
+            Receiver::Work(to, _) => to,
+            Receiver::Frozen(_) => return MoveProgress::Unreadable,
+            Receiver::Later(_) => return MoveProgress::WaitsForWave,
+        };
         let Some(receiver) = self.receivers.get(&to.key) else { return MoveProgress::Unreadable };
         // If a work does not own the object, its owner reference would not keep the object when
         // the giving work drops it.

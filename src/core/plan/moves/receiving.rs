@@ -35,7 +35,7 @@ impl<'a> Receiving<'a> {
         inputs: PlanInputs<'a>,
     ) -> Self {
         let there = inputs.observed.works.get(key);
-        let moves = moves.iter().copied().filter(|one| one.to == *key);
+        let moves = moves.iter().copied().filter(|one| one.to == *key && one.from != *key);
         let is_owner = |one: &&ObjectMove| {
             let listed = there.and_then(|there| there.object(one.digest));
             !one.progress.is_complete()
@@ -102,6 +102,7 @@ fn is_withheld(one: &ObjectMove, inputs: PlanInputs<'_>) -> bool {
         | MoveProgress::Held { .. }
         | MoveProgress::Suspended { .. }
         | MoveProgress::Unreadable
+        | MoveProgress::WaitsForWave
         | MoveProgress::Shared { .. }
         // It gets the object once the giving work no longer lists it. What it lists already, as of
         // an earlier move, it does not lose.

@@ -112,6 +112,7 @@ fn desired_work(source: &SourceId, (name, objects, fields): &Work<'_>) -> Desire
         objects: named,
         depends_on: Default::default(),
         group_content: None,
+        is_earlier: false,
     }
 }
 
@@ -128,6 +129,7 @@ impl World {
             suspended: crate::render::desired::Suspended::default(),
             needed_facts: None,
             rollouts: BTreeMap::new(),
+            later: BTreeMap::new(),
             facts: None,
             diagnostics: Vec::new(),
         };

@@ -30,6 +30,8 @@ pub struct Membership {
     pub overrides: Vec<usize>,
     /// How many clusters are in the group, or may be in it.
     pub group_members: usize,
+    /// The group is not as the commit has it: the cluster keeps or gets an earlier content.
+    pub is_earlier: bool,
 }
 
 impl Membership {
@@ -329,7 +331,8 @@ impl Memberships {
             None => Certainty::Possible,
         };
         let (group, overrides) = (group.clone(), overrides.unwrap_or_default());
-        let membership = Membership { group, certainty, overrides, group_members: 0 };
+        let (group_members, is_earlier) = (0, false);
+        let membership = Membership { group, certainty, overrides, group_members, is_earlier };
         match self.by_cluster.get_mut(cluster) {
             Some(groups) => groups.push(membership),
             None => drop(self.by_cluster.insert(cluster.clone(), vec![membership])),

@@ -25,6 +25,10 @@ pub(super) struct RenderedCluster {
     pub(super) facts: KnownFacts,
     /// The groups that it is in, or may be in.
     pub(super) groups: Vec<Membership>,
+    /// Those of which it has or gets an earlier content, as the commit has them.
+    pub(super) later: Vec<Membership>,
+    /// The work folders of these.
+    pub(super) later_works: Vec<Arc<Rendered>>,
     /// By the folder's path.
     pub(super) works: BTreeMap<RepoPath, RenderedFolder>,
     /// Of the cluster's own files.
@@ -48,8 +52,9 @@ impl RenderedCluster {
         &'a self,
         of: impl Fn(&RepoPath) -> bool + 'a,
     ) -> impl Iterator<Item = &'a CrdNames> {
-        let works = self.works.iter().filter(move |(folder, _)| of(folder));
-        works.flat_map(|(_, work)| &work.rendered.crds)
+        let works = self.works.values().map(|work| &work.rendered).chain(&self.later_works);
+        let works = works.filter(move |rendered| of(&rendered.path));
+        works.flat_map(|rendered| &rendered.crds)
     }
 
     /// The folders of works that the cluster gets for sure.
@@ -57,11 +62,21 @@ impl RenderedCluster {
         self.works.values().filter(|work| work.certainty == Certainty::Member)
     }
 
+    /// The works that it gets with the commit. What is wrong with an earlier content was reported
+    /// before.
+    pub(super) fn works_of_commit(&self) -> impl Iterator<Item = &Rendered> {
+        let is_earlier = |one: &RenderedFolder| {
+            self.membership_of(&one.rendered.path).is_some_and(|group| group.is_earlier)
+        };
+        let works = self.certain_works().filter(move |one| !is_earlier(one));
+        works.map(|one| &*one.rendered).chain(self.later_works.iter().map(|one| &**one))
+    }
+
     /// Whether it is the cluster of this folder, in these groups, with these facts.
     pub(super) fn is_same(
         &self,
         tree: Option<ObjectId>,
-        groups: &[Membership],
+        (groups, later): (&[Membership], &[Membership]),
         facts: &KnownFacts,
     ) -> bool {
         let is_alike = |(one, other): (&Membership, &Membership)| {
@@ -69,10 +84,13 @@ impl RenderedCluster {
                 && one.certainty == other.certainty
                 && one.overrides == other.overrides
         };
+        let are_alike = |ones: &[Membership], others: &[Membership]| {
+            ones.len() == others.len() && ones.iter().zip(others).all(is_alike)
+        };
         self.tree == tree
             && self.facts == *facts
-            && self.groups.len() == groups.len()
-            && self.groups.iter().zip(groups).all(is_alike)
+            && are_alike(&self.groups, groups)
+            && are_alike(&self.later, later)
     }
 
     /// Whether a group has other members than when it had too many for one of its folders.

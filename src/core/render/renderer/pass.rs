@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::cluster::{RenderedCluster, RenderedFolder};
 use super::content::{ContentBudget, FolderContent, SharedContent, TooLarge};
+use super::earlier::Earlier;
 use super::inputs::{ClusterConfig, ClusterInputs, SourceInputs};
 use gitwork_schemas::KubernetesVersion;
 
@@ -40,6 +41,8 @@ pub(super) struct RenderPass<'a> {
     pub(super) objects: &'a dyn Objects,
     /// What all works inherit.
     pub(super) inputs: Arc<SourceInputs>,
+    /// Groups as other commits have them.
+    pub(super) earlier: &'a Earlier,
     /// Of clusters without cluster.yaml.
     pub(super) bare: Arc<ClusterConfig>,
     /// What works of this pass and the last one hold.
@@ -73,6 +76,8 @@ pub(super) struct OpenCluster {
 /// The groups that a cluster is in, and what the hub says of it.
 pub(super) struct ClusterPlace {
     pub(super) groups: Vec<Membership>,
+    /// Those of which it has or gets an earlier content, as the commit has them.
+    pub(super) later: Vec<Membership>,
     pub(super) facts: KnownFacts,
 }
 
@@ -87,7 +92,7 @@ impl RenderPass<'_> {
     /// Reads the groups, taking over those that did not change.
     pub(super) fn groups(
         &self,
-        trees: BTreeMap<GroupName, ObjectId>,
+        trees: &BTreeMap<GroupName, ObjectId>,
         before: &[Arc<GroupInputs>],
     ) -> Result<Vec<Arc<GroupInputs>>, PassError> {
         let before: BTreeMap<&GroupName, &Arc<GroupInputs>> =
@@ -97,15 +102,18 @@ impl RenderPass<'_> {
             configs.extend(group.folder.config_file.map(|blob| (blob, group.config.clone())));
         }
         let mut groups = Vec::with_capacity(trees.len());
+        self.earlier
+            .groups()
+            .try_for_each(|group| self.budget.borrow_mut().spend_group(&group.config))?;
         for (name, tree) in trees {
             let is_same = |group: &&&Arc<GroupInputs>| {
-                group.tree == tree && group.source_blob == self.inputs.blob
+                group.tree == *tree && group.source_blob == self.inputs.blob
             };
-            let group = match before.get(&name).filter(is_same) {
+            let group = match before.get(name).filter(is_same) {
                 Some(before) => (*before).clone(),
                 None => {
                     let (defaults, objects) = (self.inputs.of_groups(), self.objects);
-                    Arc::new(GroupInputs::read(&name, tree, defaults, objects, &mut configs)?)
+                    Arc::new(GroupInputs::read(name, *tree, defaults, objects, &mut configs)?)
                 }
             };
             let mut budget = self.budget.borrow_mut();
@@ -156,10 +164,10 @@ impl RenderPass<'_> {
         before: Option<&Arc<RenderedCluster>>,
     ) -> Result<Arc<RenderedCluster>, PassError> {
         let OpenCluster { tree, folder, inherited, diagnostics } = opened;
-        let ClusterPlace { groups, facts } = place;
+        let ClusterPlace { groups, later, facts } = place;
         let before = before.filter(|before| before.inherited.is_same(&inherited));
         let is_same = |before: &&Arc<RenderedCluster>| {
-            before.is_same(tree, &groups, &facts) && !before.may_fit(&groups)
+            before.is_same(tree, (&groups, &later), &facts) && !before.may_fit(&groups)
         };
         if let Some(before) = before.filter(is_same) {
             if before.works.len() > works_max {
@@ -175,13 +183,41 @@ impl RenderPass<'_> {
         };
         self.budget.borrow_mut().spend_config(&inherited.config)?;
         self.budget.borrow_mut().spend_diagnostics(&diagnostics)?;
-        let works = BTreeMap::new();
-        let mut cluster =
-            RenderedCluster { tree, inherited, facts, groups, works, diagnostics, clashes: None };
-        let works = self.works(name, &cluster, &folder, (kinds, works_max), before)?;
-        cluster.works = works;
+        let mut cluster = RenderedCluster {
+            tree,
+            inherited,
+            facts,
+            groups,
+            later,
+            later_works: Vec::new(),
+            works: BTreeMap::new(),
+            diagnostics,
+            clashes: None,
+        };
+        cluster.works = self.works(name, &cluster, &folder, (kinds, works_max), before)?;
+        cluster.later_works = self.later_works(name, &cluster, kinds)?;
         cluster.drop_replaced();
         Ok(Arc::new(cluster))
+    }
+
+    /// Renders the works that a cluster gets later.
+    fn later_works(
+        &self,
+        name: &ClusterName,
+        cluster: &RenderedCluster,
+        kinds: &KindIndex,
+    ) -> Result<Vec<Arc<Rendered>>, PassError> {
+        let mut all = Vec::new();
+        for group in &cluster.later {
+            let owner = layout::group_path(&group.group.name);
+            for (folder, tree) in &group.group.folder.works {
+                let place = WorkPlace { path: owner.join(folder), tree: *tree, group: Some(group) };
+                let rendered = self.work(name, &place, cluster, kinds)?;
+                self.budget.borrow_mut().spend_folder(&rendered)?;
+                all.push(rendered);
+            }
+        }
+        Ok(all)
     }
 
     /// Renders the works of a cluster: those of its own folder, and those of its groups.
@@ -234,7 +270,8 @@ impl RenderPass<'_> {
         let mut budget = self.budget.borrow_mut();
         budget.spend_config(&cluster.inherited.config)?;
         budget.spend_diagnostics(&cluster.diagnostics)?;
-        cluster.works.values().try_for_each(|work| budget.spend_folder(&work.rendered))
+        cluster.works.values().try_for_each(|work| budget.spend_folder(&work.rendered))?;
+        cluster.later_works.iter().try_for_each(|rendered| budget.spend_folder(rendered))
     }
 
     /// Compares the works of a cluster with each other.
@@ -277,7 +314,7 @@ impl RenderPass<'_> {
         let inherited = self.inherited(name, *group, cluster);
         let content = FolderContent {
             tree: *tree,
-            source: self.inputs.blob,
+            source: self.source_of(*group).blob,
             group: group.map(|one| (one.group.name.clone(), one.group.config.defaults_digest)),
             reports_health: inherited.reports_health,
             cluster_defaults: cluster.inherited.config.defaults_digest,
@@ -296,7 +333,7 @@ impl RenderPass<'_> {
             self.content.borrow_mut().share(&mut rendered);
             return Ok(Arc::new(rendered));
         }
-        let ignore = &self.inputs.ignore;
+        let ignore = &self.source_of(*group).ignore;
         let mut rendered =
             work_folder::render(path, *tree, &inherited, ignore, kinds, self.objects)?;
         self.budget.borrow_mut().spend_input(&rendered)?;
@@ -308,6 +345,13 @@ impl RenderPass<'_> {
         Ok(rendered)
     }
 
+    /// What a work folder inherits from gitwork.yaml. An earlier content of a group has that of its
+    /// commit.
+    fn source_of(&self, group: Option<&Membership>) -> &Arc<SourceInputs> {
+        let earlier = group.filter(|member| member.is_earlier);
+        earlier.and_then(|member| self.earlier.source(&member.group)).unwrap_or(&self.inputs)
+    }
+
     /// What a work folder inherits.
     fn inherited<'a>(
         &'a self,
@@ -315,7 +359,7 @@ impl RenderPass<'_> {
         group: Option<&'a Membership>,
         cluster: &'a RenderedCluster,
     ) -> Inherited<'a> {
-        let ClusterInputs { source, config, .. } = &*cluster.inherited;
+        let (source, config) = (self.source_of(group), &cluster.inherited.config);
         let of_group = group.into_iter().flat_map(|member| {
             let file = layout::group_path(&member.group.name).join(GROUP_FILE);
             member.values().map(move |values| ValueLevel { file: file.clone(), values })

@@ -31,7 +31,8 @@ pub(super) fn rollouts(
                 members: BTreeMap::new(),
             });
             let is_certain = [certainty, member.certainty] == [Certainty::Member; 2];
-            let member = RolloutMember { wave, works: Vec::new(), is_blocked: !is_certain };
+            let member =
+                RolloutMember { wave, is_blocked: !is_certain, ..RolloutMember::default() };
             rollout.members.insert(cluster.clone(), member);
         }
     }
@@ -60,7 +61,8 @@ pub(super) fn assign(
         let Some(rollout) = all.get_mut(&group) else { continue };
         let Some(member) = rollout.members.get_mut(&key.cluster) else { continue };
         member.works.push(key.clone());
-        work.group_content = Some(rollout.content);
+        work.group_content = Some(member.earlier.unwrap_or(rollout.content));
+        work.is_earlier = member.earlier.is_some();
     }
     all.into_iter().map(|(name, rollout)| (name, Arc::new(rollout))).collect()
 }

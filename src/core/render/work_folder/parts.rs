@@ -58,6 +58,7 @@ impl WorkParts {
             objects: named,
             depends_on,
             group_content: None,
+            is_earlier: false,
         }
     }
 }

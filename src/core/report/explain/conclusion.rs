@@ -186,6 +186,7 @@ impl ExplainInputs<'_> {
                 answer.advising(format!("fix the files of {receiver} in Git: `gitwork validate`"))
             }
             MoveProgress::Unread
+            | MoveProgress::WaitsForWave
             | MoveProgress::Unseen
             | MoveProgress::Orphaned
             | MoveProgress::KeptByAnother

@@ -29,6 +29,7 @@ pub(crate) fn desired(head: u8) -> Desired {
         suspended: Suspended::default(),
         needed_facts: None,
         rollouts: BTreeMap::new(),
+        later: BTreeMap::new(),
         facts: None,
         diagnostics: Vec::new(),
     }

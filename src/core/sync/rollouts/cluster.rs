@@ -8,7 +8,8 @@ use crate::model::digest::Digest;
 use crate::model::name::WorkKey;
 use crate::model::status_view::ObjectHealth;
 use crate::plan::PlanInputs;
-use crate::rollout::{ClusterState, later};
+use crate::plan::observed::ObservedWork;
+use crate::rollout::{ClusterState, RolloutMember, later};
 
 /// OCM's agent may report the health of the objects before an update for so long after it has
 /// applied the update: it looks at each object every 10 to 30 seconds, and retries for a minute.
@@ -22,12 +23,14 @@ const TIME_PRECISION: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct ClusterView {
     works: usize,
-    /// Works that are marked with the content.
-    marked: usize,
+    /// The cluster has works of the group that are marked with the content.
+    is_marked: bool,
     /// Works that have what Git wants.
     equal: usize,
     /// The group has had other works, which the cluster still has.
     has_removed: bool,
+    /// The cluster keeps or gets an earlier content.
+    is_earlier: bool,
     /// Works that are applied at the generation that the hub has.
     applied: usize,
     /// Works whose objects are there.
@@ -53,14 +56,19 @@ pub(super) struct ClusterTimes {
 }
 
 impl ClusterView {
+    /// `works`: those of the group that Git wants. `on_hub`: those that the hub has.
     pub fn of<'a>(
         works: impl Iterator<Item = &'a WorkKey>,
-        content: Digest,
-        has_removed: bool,
+        on_hub: impl Iterator<Item = (&'a WorkKey, &'a ObservedWork)>,
+        (content, member): (Digest, &RolloutMember),
         inputs: PlanInputs<'_>,
     ) -> Self {
         let PlanInputs { desired, observed, .. } = inputs;
-        let mut view = Self { has_removed, ..Self::default() };
+        let mut view = Self { is_earlier: member.earlier.is_some(), ..Self::default() };
+        for (key, there) in on_hub {
+            view.is_marked |= there.group_content == Some(content);
+            view.has_removed |= !desired.works.contains_key(key);
+        }
         for (key, work) in works.filter_map(|key| Some((key, desired.works.get(key)?))) {
             view.works += 1;
             let there = observed.works.get(key);
@@ -68,7 +76,6 @@ impl ClusterView {
                 continue;
             };
             let (agent, generation) = (&there.agent, there.generation);
-            view.marked += usize::from(there.group_content == Some(content));
             view.equal += usize::from(observed.has_content(there, work.body.digest));
             view.applied += usize::from(agent.has_applied(generation));
             view.available += usize::from(agent.is_available(generation) || agent.complete);
@@ -80,7 +87,8 @@ impl ClusterView {
 
     /// Whether the cluster has nothing of the content, and is to get some.
     pub fn is_waiting(&self) -> bool {
-        self.marked == 0 && (self.equal < self.works || (self.works > 0 && self.has_removed))
+        let differs = self.equal < self.works || (self.works > 0 && self.has_removed);
+        !self.is_marked && (self.is_earlier || differs)
     }
 
     /// Since when the cluster has the content, if a new process can know that.

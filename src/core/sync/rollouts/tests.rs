@@ -5,15 +5,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use std::sync::Arc;
+
 use super::*;
 use crate::model::approval::{Approval, Approvals};
 use crate::model::diagnostic::Diagnostic;
-use crate::model::name::WorkKey;
+use crate::model::name::{SourceId, WorkKey};
+use crate::model::snapshot::Snapshot;
 use crate::plan::lint;
-use crate::plan::observed::{AGENT_FINALIZER, Observed, ObservedWork};
+use crate::plan::observed::{AGENT_FINALIZER, Observed, ObservedWork, WorkContent};
 use crate::plan::record::{Record, RecordInputs};
 use crate::plan::{LastKnownStates, Plan, PlanPolicy, Reason, plan};
-use crate::render::test_repository::{TestFiles, files, render};
+use crate::render::renderer::Renderer;
+use crate::render::test_repository::{TestFiles, TestRepository, files, render};
+
+mod earlier;
 
 const WAVES: &str = "clusters: [a, b, c, d, e]\nrollout:\n  waves:\n  - {name: lab, clusters: [a], \
                      soak: 60s}\n  - {name: town, clusters: [b, c], maxConcurrency: 1, approval: \
@@ -31,6 +37,8 @@ enum Report {
 
 struct World {
     files: TestFiles,
+    /// The commits, if the files are committed.
+    commits: Option<(TestRepository, Renderer)>,
     hub: BTreeMap<WorkKey, Value>,
     rollouts: Rollouts,
     record: Record,
@@ -46,6 +54,7 @@ impl World {
         let files = files(&[("groups/g/group.yaml", group)]);
         let mut world = Self {
             files,
+            commits: None,
             hub: BTreeMap::new(),
             rollouts: Rollouts::default(),
             record: Record::default(),
@@ -92,15 +101,43 @@ impl World {
     fn observed(&self) -> Observed {
         let works = self.hub.values().cloned().map(ObservedWork::from_manifest_work);
         let works = works.map(|work| work.unwrap());
+        let content = |work: &Value| WorkContent::from_manifest_work(work.clone());
         Observed {
             works: works.map(|work| (work.key.clone(), work)).collect(),
+            contents: self.hub.iter().map(|(key, work)| (key.clone(), content(work))).collect(),
             ..Observed::default()
         }
     }
 
-    /// Plans, without doing anything.
+    /// Renders the files. If they are committed, clusters keep or get earlier contents.
+    fn render(&mut self) -> Desired {
+        let Some((repository, renderer)) = &mut self.commits else {
+            return render(&self.files, "[]");
+        };
+        let root = repository.add(&self.files);
+        let contents = self.rollouts.earlier().cloned().unwrap_or_default();
+        // A commit has the id of its tree.
+        let commits = contents.values().flat_map(|group| group.commits.values());
+        let roots = commits.map(|commit| (*commit, *commit)).collect();
+        renderer.set_earlier(Arc::new(contents), roots);
+        renderer.render(&Snapshot { commit: Some(root), root, objects: repository }).unwrap()
+    }
+
+    /// Plans, without doing anything. What is rendered follows from the contents that clusters are
+    /// to have, and these from what is rendered.
     fn plan(&mut self) -> Plan {
-        let (desired, observed) = (render(&self.files, "[]"), self.observed());
+        for _ in 0..4 {
+            let before = self.rollouts.earlier().cloned();
+            let plan = self.plan_once();
+            if self.commits.is_none() || self.rollouts.earlier() == before.as_ref() {
+                return plan;
+            }
+        }
+        panic!("the contents that clusters are to have change without end")
+    }
+
+    fn plan_once(&mut self) -> Plan {
+        let (desired, observed) = (self.render(), self.observed());
         let has_errors = desired.diagnostics.iter().any(Diagnostic::is_error);
         assert_eq!(has_errors, self.has_errors, "{desired:?}");
         let last_known = LastKnownStates::new();

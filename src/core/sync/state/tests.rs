@@ -91,6 +91,7 @@ fn desired_work(key: &WorkKey, objects: &[u8], version: u64) -> DesiredWork {
         objects: named,
         depends_on: Default::default(),
         group_content: None,
+        is_earlier: false,
     }
 }
 

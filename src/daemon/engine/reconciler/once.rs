@@ -25,6 +25,13 @@ impl Reconciler {
             self.source.set_facts(of_hub);
             read = self.read_git().await?;
         }
+        self.set_time();
+        if self.wants_other_contents()
+            && let Some(contents) = self.state.earlier_contents()
+        {
+            self.source.set_earlier(contents);
+            read = self.read_git().await?;
+        }
         self.reports.log.read(&read);
         // Why two rounds: the writes of the first show which names are taken and which works
         // changed after the list. The second plans with these works as they are.

@@ -17,6 +17,7 @@ use gitwork_core::plan::folder_removal::FolderRemoval;
 use gitwork_core::plan::{LastKnownStates, folder_removal};
 use gitwork_core::render::desired::Desired;
 use gitwork_core::render::renderer::Renderer;
+use gitwork_core::rollout::earlier::EarlierContents;
 use gitwork_daemon::reader::SourceReader;
 use gitwork_source::{SourceReadError, SourceState, Spent, StateFileError};
 use serde_json::{Value, json};
@@ -97,7 +98,7 @@ fn rollouts() -> [Value; 2] {
     let second = json!({"name": second, "clusters": [CLUSTERS[1]], "approval": "required"});
     let progressive = json!({"maxConcurrency": 1, "progressDeadline": "5m"});
     [
-        json!({"waves": [first, second], "progressDeadline": deadline}),
+        json!({"waves": [first, second], "progressDeadline": deadline, "onFailure": "return"}),
         json!({"type": "Progressive", "progressive": progressive}),
     ]
 }
@@ -143,6 +144,11 @@ impl GroupRepository {
     /// The works of a commit; nothing before the first one.
     pub fn texts(&self, commit: usize) -> Texts {
         self.lock().commits.get(commit).map(|commit| commit.texts.clone()).unwrap_or_default()
+    }
+
+    /// The works of all commits.
+    pub fn all_texts(&self) -> Vec<Texts> {
+        self.lock().commits.iter().map(|commit| commit.texts.clone()).collect()
     }
 
     /// The works of the branch.
@@ -265,6 +271,13 @@ impl SourceReader for GroupSource {
     fn set_facts(&mut self, facts: Arc<Facts>) {
         self.renderer.set_facts(Some(facts.clone()));
         self.facts = Some(facts);
+    }
+
+    fn set_earlier(&mut self, contents: Arc<EarlierContents>) {
+        let state = self.repository.lock();
+        let commits = contents.values().flat_map(|group| group.commits.values());
+        let roots = commits.map(|commit| (*commit, state.commits[number(*commit)].root));
+        self.renderer.set_earlier(contents.clone(), roots.collect());
     }
 
     fn last_known_states(

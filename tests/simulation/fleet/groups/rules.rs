@@ -169,8 +169,10 @@ impl GroupRules {
         after: Option<&Value>,
         commits: &[usize],
     ) -> Result<(), String> {
-        let commits: Vec<Texts> =
-            commits.iter().map(|commit| self.repository.texts(*commit)).collect();
+        let commits: Vec<Texts> = match self.keeps_content(write, after) {
+            true => self.repository.all_texts(),
+            false => commits.iter().map(|commit| self.repository.texts(*commit)).collect(),
+        };
         let Write { key, effect, .. } = *write;
         match effect {
             Effect::Create { .. } => {

@@ -42,6 +42,7 @@ fn desired(frozen: Frozen, diagnostics: Vec<Diagnostic>) -> Desired {
         suspended: Default::default(),
         needed_facts: None,
         rollouts: BTreeMap::new(),
+        later: BTreeMap::new(),
         facts: None,
         diagnostics,
     }

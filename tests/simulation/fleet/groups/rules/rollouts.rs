@@ -45,6 +45,8 @@ pub struct RolloutHistory {
     recorded: BTreeMap<Digest, usize>,
     /// When each content was recorded as rejected.
     rejected: BTreeMap<Digest, Instant>,
+    /// The contents that were recorded as good: clusters that join get one of them.
+    good: BTreeSet<Digest>,
     /// The contents with an approval of [`APPROVED_WAVE`].
     approved: BTreeSet<Digest>,
 }
@@ -87,6 +89,7 @@ impl RolloutHistory {
             if known.rejected.is_some() {
                 self.rejected.entry(known.content).or_insert_with(Instant::now);
             }
+            self.good.extend(known.last_good);
             let Some(begun) = &known.begun else { continue };
             let waves = if *group == labelled { &WAVES[..] } else { &[] };
             let position = waves.iter().position(|wave| wave == begun).unwrap_or(waves.len());
@@ -97,6 +100,15 @@ impl RolloutHistory {
 }
 
 impl GroupRules {
+    /// Whether a write gives a work a content that its cluster has, or the last good one: until the
+    /// cluster gets that of the branch.
+    pub(super) fn keeps_content(&self, write: &Write<'_>, after: Option<&Value>) -> bool {
+        let Some(rollouts) = &self.rollouts else { return false };
+        let Some(digest) = after.and_then(digest_of) else { return false };
+        let is_kept = write.before.and_then(digest_of) == Some(digest);
+        is_kept || rollouts.lock().unwrap().good.contains(&digest)
+    }
+
     /// Judges a write that gives a work another text, or takes it away.
     pub(super) fn judge_rollout(
         &self,
@@ -123,8 +135,9 @@ impl GroupRules {
         let is_known = |content: &Content| {
             let history = rollouts.lock().unwrap();
             let is_marked = |digest| history.marked.contains(&(cluster.clone(), digest));
+            let is_good = |digest| history.good.contains(&digest);
             history.begun.contains_key(&(cluster.clone(), content.clone()))
-                || digest.is_some_and(is_marked)
+                || digest.is_some_and(|digest| is_marked(digest) || is_good(digest))
         };
         let leaves = after.is_none() && !self.is_certain_member(work, cluster);
         // If nothing of a group is left, it leaves all clusters at once.
