@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kube::api::{Api, ApiResource, DynamicObject};
-use kube::core::GroupVersionKind;
+use kube::api::{Api, DynamicObject};
 
 use super::error::CommandError;
 use super::output;
@@ -21,9 +20,7 @@ pub(super) async fn live(
     client: kube::Client,
     key: &WorkKey,
 ) -> Result<(Api<DynamicObject>, DynamicObject), kube::Error> {
-    let kind = GroupVersionKind::gvk("work.open-cluster-management.io", "v1", "ManifestWork");
-    let resource = ApiResource::from_gvk(&kind);
-    let api: Api<DynamicObject> = Api::namespaced_with(client, key.cluster.as_str(), &resource);
+    let api = super::hub::works(client, &key.cluster);
     let live_work = api.get(key.work.as_str()).await?;
     Ok((api, live_work))
 }

@@ -6,15 +6,12 @@ use std::sync::atomic::AtomicBool;
 use clap::Args;
 use jiff::Timestamp;
 
+use super::approval_args::ApprovalArgs;
 use super::argument_error::ArgumentError;
 use super::compare::{HubPlan, plan_against_hub};
 use super::error::CommandError;
 use super::exit::Exit;
-use super::hub::runtime;
 use super::output;
-use super::read_args::ReadArgs;
-use super::signer_args::SignerArgs;
-use super::source_args::HubArgs;
 use gitwork_core::config::Budgets;
 use gitwork_core::config::RewindPolicy;
 use gitwork_core::config::window::{ChangeWindow, ChangeWindows};
@@ -23,7 +20,6 @@ use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::model::source_origin::SourceOrigin;
 use gitwork_core::plan::{Guard, Hold, PlanPolicy};
 use gitwork_core::sync::guards::GuardOptions;
-use gitwork_hub::directives::{Operator, object_name};
 
 #[derive(Debug, Args)]
 pub struct ApproveArgs {
@@ -31,14 +27,7 @@ pub struct ApproveArgs {
     #[arg(value_name = "HASH", value_parser = hash)]
     hash: Digest,
     #[command(flatten)]
-    source: ReadArgs,
-    #[command(flatten)]
-    signers: SignerArgs,
-    #[command(flatten)]
-    hub: HubArgs,
-    /// Print the approval instead of storing it on the hub; commit it to Git as approvals/HASH
-    #[arg(long)]
-    print: bool,
+    approval: ApprovalArgs,
 }
 
 fn hash(text: &str) -> Result<Digest, ArgumentError> {
@@ -62,11 +51,12 @@ fn strictest_options(origin: Option<SourceOrigin>) -> [GuardOptions; 2] {
 /// Runs `gitwork approve`.
 pub fn approve(args: &ApproveArgs) -> Result<Exit, CommandError> {
     let cancel = Arc::new(AtomicBool::new(false));
-    let (configured, now) = (args.source.with_signers(&args.signers)?, Timestamp::now());
+    let (print, hub) = (args.approval.print, &args.approval.hub);
+    let (configured, now) = (args.approval.configured()?, Timestamp::now());
     let origin = configured.guards.origin.clone();
     let HubPlan { plan, desired, id_from, mut state, .. } =
-        plan_against_hub(configured, &args.hub, now, &cancel)?;
-    if !args.print {
+        plan_against_hub(configured, hub, now, &cancel)?;
+    if !print {
         id_from.check_write(&desired.source)?;
     }
     let mut holds: Vec<Hold> = plan.holds(&desired.source);
@@ -78,31 +68,19 @@ pub fn approve(args: &ApproveArgs) -> Result<Exit, CommandError> {
     let Some(hold) = holds.iter().find(|hold| hold.approval.hash() == args.hash) else {
         return Err(hash_not_found(&holds).into());
     };
-    let text = hold.approval.text();
-    if args.print && hold.guard == Guard::Origin {
+    if print && hold.guard == Guard::Origin {
         return Err(CommandError::usage(
             "another origin is approved on the hub only; repeat the command without --print",
         ));
     }
-    if args.print {
-        output::print(&text)?;
+    if print {
+        output::print(&hold.approval.text())?;
         return Ok(Exit::Done);
     }
-    let known = state.facts().hub.uids();
-    let is_there = |uid: &str| known.contains(uid);
-    let namespace = args.hub.namespace();
-    let source = &desired.source;
-    let who = runtime()?.block_on(async {
-        let client = super::hub::connect(&args.hub).await?;
-        let at = Timestamp::now().to_string();
-        let operator = Operator { client: &client, namespace, source, at };
-        Ok::<_, CommandError>(operator.approve(&hold.approval, is_there).await?)
-    })?;
-    output::print(&text)?;
+    let stored = args.approval.store(&hold.approval, (&desired.source, &state))?;
     output::note(&format!(
-        "{who} approved: {}; the approval is in the ConfigMap {namespace}/{}",
-        hold.reason,
-        object_name(source)
+        "{} approved: {}; the approval is in the {}",
+        stored.who, hold.reason, stored.place
     ));
     Ok(Exit::Done)
 }

@@ -3,10 +3,13 @@
 use std::io;
 use std::sync::OnceLock;
 
+use kube::api::{Api, ApiResource, DynamicObject};
+use kube::core::GroupVersionKind;
 use tokio::runtime::Runtime;
 
 use super::error::CommandError;
 use super::source_args::HubArgs;
+use gitwork_core::model::name::ClusterName;
 use gitwork_core::model::operation_error::{ErrorClass, OperationError, describe};
 use gitwork_hub::client as hub_client;
 use gitwork_hub::client::ClientError;
@@ -26,6 +29,12 @@ pub async fn client(args: &HubArgs) -> Result<kube::Client, ClientError> {
 /// As [`connect`], with the error of views of the fleet.
 pub async fn fleet_client(args: &HubArgs) -> Result<kube::Client, FleetError> {
     client(args).await.map_err(|error| FleetError::NoHub(describe(&error)))
+}
+
+/// The ManifestWorks of a cluster.
+pub fn works(client: kube::Client, cluster: &ClusterName) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("work.open-cluster-management.io", "v1", "ManifestWork");
+    Api::namespaced_with(client, cluster.as_str(), &ApiResource::from_gvk(&kind))
 }
 
 /// The async runtime did not start.

@@ -28,7 +28,7 @@ pub(crate) use foreign_work::ForeignWork;
 use gitwork_core::model::name::WorkKey;
 use gitwork_core::text::style::count;
 use input::Input;
-pub(crate) use input::{is_manifest_work, read_all_objects};
+pub(crate) use input::{is_manifest_work, read_all_objects, work_key as key_of_object};
 pub(crate) use work_files::WorkFiles;
 
 #[derive(Debug, Args)]

@@ -15,8 +15,10 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 mod adopt;
 mod adoption_changes;
+mod approval_args;
 mod approve;
 mod argument_error;
+mod bounded_file;
 mod compare;
 mod current_folder;
 mod daemon_file;

@@ -3,12 +3,13 @@
 //! changed since.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read as _};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::bounded_file;
 use super::output::OutputError;
 use crate::limits;
 use gitwork_core::model::digest::Digest;
@@ -181,12 +182,5 @@ fn is_unchanged(path: &Path, sha256: Digest) -> Result<Option<bool>, RenderedFol
 /// The first `most` bytes of a file, and one more if it has more; `None` if there is no file.
 fn read(path: &Path, most: u64) -> Result<Option<Vec<u8>>, RenderedFolderError> {
     let failed = |source| RenderedFolderError::Read { path: path.to_owned(), source };
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(why) if why.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(why) => return Err(failed(why)),
-    };
-    let mut text = Vec::new();
-    file.take(most + 1).read_to_end(&mut text).map_err(failed)?;
-    Ok(Some(text))
+    bounded_file::read(path, most + 1).map_err(failed)
 }

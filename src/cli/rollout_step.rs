@@ -7,21 +7,17 @@ use std::sync::atomic::AtomicBool;
 use clap::Args;
 use jiff::Timestamp;
 
+use super::approval_args::ApprovalArgs;
 use super::argument_error::ArgumentError;
 use super::compare::{HubPlan, plan_against_hub};
 use super::error::{CommandError, did_you_mean};
 use super::exit::Exit;
-use super::hub::runtime;
 use super::output;
-use super::read_args::ReadArgs;
-use super::signer_args::SignerArgs;
-use super::source_args::HubArgs;
 use gitwork_core::model::approval::{Approval, RolloutApproval, RolloutStep};
 use gitwork_core::model::name::GroupName;
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::plan::rollouts::RolloutControl;
 use gitwork_core::text::closest;
-use gitwork_hub::directives::{Operator, object_name};
 
 #[derive(Debug, Args)]
 #[command(after_help = APPROVE_EXAMPLES)]
@@ -39,14 +35,7 @@ pub(super) struct RolloutStepArgs {
     #[arg(value_name = "GROUP", value_parser = group)]
     group: GroupName,
     #[command(flatten)]
-    source: ReadArgs,
-    #[command(flatten)]
-    signers: SignerArgs,
-    #[command(flatten)]
-    hub: HubArgs,
-    /// Print the approval instead of storing it on the hub; commit it to Git as approvals/HASH
-    #[arg(long)]
-    print: bool,
+    approval: ApprovalArgs,
 }
 
 pub(super) fn group(text: &str) -> Result<GroupName, ArgumentError> {
@@ -186,36 +175,25 @@ impl RolloutStepArgs {
     /// Stores on the hub what an operator wants, or prints it.
     pub fn ask_for(&self, wish: Wish<'_>) -> Result<Exit, CommandError> {
         let cancel = Arc::new(AtomicBool::new(false));
-        let (configured, now) = (self.source.with_signers(&self.signers)?, Timestamp::now());
+        let (configured, now) = (self.approval.configured()?, Timestamp::now());
         let HubPlan { desired, id_from, state, .. } =
-            plan_against_hub(configured, &self.hub, now, &cancel)?;
+            plan_against_hub(configured, &self.approval.hub, now, &cancel)?;
         let source = &desired.source;
         let control = self.control(state.rollout_controls())?;
         let step = wish.step(control)?;
         let step = RolloutApproval { group: self.group.clone(), content: control.content, step };
         let approval = Approval::Rollout { source: source.clone(), step };
-        let text = approval.text();
-        if self.print {
-            output::print(&text)?;
+        if self.approval.print {
+            output::print(&approval.text())?;
             let hash = approval.hash();
             output::note(&format!("commit this text to Git as approvals/{hash}"));
             return Ok(Exit::Done);
         }
         id_from.check_write(source)?;
-        let known = state.facts().hub.uids();
-        let namespace = self.hub.namespace();
-        let who = runtime()?.block_on(async {
-            let client = super::hub::connect(&self.hub).await?;
-            let at = Timestamp::now().to_string();
-            let operator = Operator { client: &client, namespace, source, at };
-            let is_there = |uid: &str| known.contains(uid);
-            Ok::<_, CommandError>(operator.approve(&approval, is_there).await?)
-        })?;
-        output::print(&text)?;
-        let (group, object) = (&self.group, object_name(source));
+        let stored = self.approval.store(&approval, (source, &state))?;
         output::note(&format!(
-            "{who} {wish} the rollout of group {group}; that is in the ConfigMap \
-             {namespace}/{object}"
+            "{} {wish} the rollout of group {}; that is in the {}",
+            stored.who, self.group, stored.place
         ));
         Ok(Exit::Done)
     }

@@ -176,6 +176,12 @@ impl FilterArgs {
         Ok(Filter { cluster: glob("--cluster", &self.cluster)?, work: glob("--work", &self.work)? })
     }
 
+    /// The only selected cluster, if there is one: the user may be allowed to read its namespace
+    /// only.
+    pub fn one_cluster(&self) -> Option<ClusterName> {
+        self.cluster.as_deref().and_then(|name| ClusterName::parse(name).ok())
+    }
+
     /// The error that the patterns select none of these works; `None` without patterns. `filter`:
     /// the compiled patterns.
     pub fn no_match<'a, I: Iterator<Item = &'a WorkKey>>(

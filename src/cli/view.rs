@@ -20,7 +20,8 @@ pub fn show(args: &ViewArgs, view: View) -> Result<Exit, CommandError> {
     let filter = args.filter.filter()?;
     let options = ViewOptions { view, format: args.output, filter, states: args.state.clone() };
     let home = args.hub.namespace().to_owned();
-    let selection = Selection { source: args.source_id.clone(), cluster: one_cluster(args), home };
+    let selection =
+        Selection { source: args.source_id.clone(), cluster: args.filter.one_cluster(), home };
     runtime()?.block_on(async {
         let client = super::hub::connect(&args.hub).await?;
         if args.watch {
@@ -64,11 +65,6 @@ async fn no_match(
 fn key_of(tree: &WorkTree) -> Option<WorkKey> {
     let cluster = ClusterName::parse(&tree.work.cluster).ok()?;
     Some(WorkKey { cluster, work: WorkName::parse(&tree.work.work).ok()? })
-}
-
-/// The only selected cluster, if there is one: the user may be allowed to read its namespace only.
-fn one_cluster(args: &ViewArgs) -> Option<ClusterName> {
-    args.filter.cluster.as_deref().and_then(|name| ClusterName::parse(name).ok())
 }
 
 /// Whether a change waits for a person or for a window. Suspended works are left alone on purpose,

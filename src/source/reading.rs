@@ -57,8 +57,6 @@ pub(crate) struct Reading {
     pub renderer: Renderer,
     /// The facts that the renderer has.
     facts: Option<Arc<Facts>>,
-    /// The contents of groups that clusters keep or get, as the renderer has them.
-    earlier: Arc<EarlierContents>,
     pub verification: Option<Verification>,
     last: Option<SourceState>,
     /// The last state was read with other facts, or with other contents of groups.
@@ -75,8 +73,7 @@ impl Reading {
             .with_content_bytes_max(config.content_bytes_max);
         let facts = config.facts.clone();
         renderer.set_facts(facts.clone());
-        let (earlier, is_outdated) = (Arc::default(), false);
-        Self { renderer, facts, earlier, verification: None, last: None, is_outdated, clock }
+        Self { renderer, facts, verification: None, last: None, is_outdated: false, clock }
     }
 
     /// Sets what the hub says of clusters. What was read last is rendered again if that may change
@@ -99,10 +96,6 @@ impl Reading {
         mirror: Option<&Mirror>,
         path: &RepoPath,
     ) {
-        if self.earlier == *contents {
-            return;
-        }
-        self.earlier = contents.clone();
         let commits = contents.values().flat_map(|group| group.commits.values());
         let commits: BTreeSet<CommitId> = commits.copied().collect();
         let root = |commit: CommitId| {

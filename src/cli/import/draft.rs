@@ -1,14 +1,13 @@
 //! The repository as it would be with imported works, rendered in memory: a work is imported only
 //! if its folder renders to the same ManifestWork.
 
-use std::fs::File;
-use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::foreign_work::ForeignWork;
 use super::import_error::ImportError;
 use super::same_content::difference;
 use super::work_files::WorkFiles;
+use crate::bounded_file;
 use crate::error::CommandError;
 use crate::limits;
 use crate::output;
@@ -106,16 +105,8 @@ fn cluster_file(cluster: &ClusterName) -> RepoPath {
     RepoPath::root().join(CLUSTERS).join(cluster.as_str()).join(CLUSTER_FILE)
 }
 
-/// Reads a file up to its bound; `None` if there is no file.
+/// Reads a file; `None` if there is none. Of one that is too large, the renderer says so.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, ImportError> {
-    let failed = |source: io::Error| ImportError::Read { path: path.to_owned(), source };
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(why) if why.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(why) => return Err(failed(why)),
-    };
-    let mut text = Vec::new();
-    // Of a larger file, the renderer says that it is too large.
-    file.take(limits::IMPORT_BYTES_MAX).read_to_end(&mut text).map_err(failed)?;
-    Ok(Some(text))
+    let failed = |source| ImportError::Read { path: path.to_owned(), source };
+    bounded_file::read(path, limits::IMPORT_BYTES_MAX).map_err(failed)
 }

@@ -39,7 +39,7 @@ impl Input {
         filter_args: &FilterArgs,
         filter: &Filter,
     ) -> Result<Self, CommandError> {
-        let cluster = filter_args.cluster.as_deref().and_then(|name| ClusterName::parse(name).ok());
+        let cluster = filter_args.one_cluster();
         let listed = runtime()?.block_on(async {
             let client = connect(hub).await?;
             let list = |cluster| {
@@ -163,7 +163,7 @@ pub(crate) fn is_manifest_work(object: &Value) -> bool {
 }
 
 /// The name of a ManifestWork, if it is valid.
-fn work_key(object: &Value) -> Option<WorkKey> {
+pub(crate) fn work_key(object: &Value) -> Option<WorkKey> {
     let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
     let cluster = ClusterName::parse(text("/metadata/namespace")?).ok()?;
     Some(WorkKey { cluster, work: WorkName::parse(text("/metadata/name")?).ok()? })

@@ -10,12 +10,12 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::created_work::{
-    ANNOTATION_PLACEMENT, WorkOnHub, act_on_newest, marks, new_work, read, read_all, request, works,
+    ANNOTATION_PLACEMENT, WorkOnHub, act_on_newest, marks, new_work, read, read_all, request,
 };
 use super::work_command_error::WorkCommandError;
 use crate::error::{CommandError, did_you_mean};
 use crate::exit::Exit;
-use crate::hub::{connect, runtime};
+use crate::hub::{connect, runtime, works};
 use crate::import::{Draft, ForeignWork, WorkFiles, is_manifest_work, read_all_objects};
 use crate::output;
 use crate::source_args::{HubArgs, cluster_name, work_name};

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use futures::StreamExt as _;
 use futures::stream;
 use kube::Client;
-use kube::api::{Api, ApiResource, DynamicObject};
-use kube::core::GroupVersionKind;
+use kube::api::DynamicObject;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::work_command_error::WorkCommandError;
+use crate::hub::works;
 use crate::limits;
 use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
 use gitwork_core::model::work::{LABEL_MANAGED_BY, LABEL_SOURCE};
@@ -34,12 +34,6 @@ pub(super) enum WorkOnHub {
     Deleting,
     /// Another owner has it: who, as far as the hub tells.
     Foreign(String),
-}
-
-/// The works of a cluster.
-pub(super) fn works(client: Client, cluster: &ClusterName) -> Api<DynamicObject> {
-    let kind = GroupVersionKind::gvk("work.open-cluster-management.io", "v1", "ManifestWork");
-    Api::namespaced_with(client, cluster.as_str(), &ApiResource::from_gvk(&kind))
 }
 
 /// Sends a request for a work. Retries it for a short time if the hub is unavailable.

@@ -6,11 +6,11 @@ use clap::Args;
 use kube::api::{DeleteParams, Preconditions};
 use kube::{Client, ResourceExt as _};
 
-use super::created_work::{WorkOnHub, act_on_newest, read, read_all, request, works};
+use super::created_work::{WorkOnHub, act_on_newest, read, read_all, request};
 use super::work_command_error::WorkCommandError;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::hub::{connect, runtime};
+use crate::hub::{connect, runtime, works};
 use crate::output;
 use crate::source_args::{HubArgs, cluster_name, work_name};
 use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};

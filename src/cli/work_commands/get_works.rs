@@ -9,10 +9,12 @@ use super::created_work::{ANNOTATION_CREATED_BY, CREATE_WORK, owner};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::hub::{connect, runtime};
+use crate::import::key_of_object;
 use crate::output;
 use crate::source_args::{Filter, FilterArgs, HubArgs, work_name};
-use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
-use gitwork_core::text::escape::escape_untrusted;
+use gitwork_core::model::name::{WorkKey, WorkName};
+use gitwork_core::text::style::ColorMode;
+use gitwork_core::text::table::{Cell, Table};
 use gitwork_core::text::yaml;
 use gitwork_hub::{fleet, retry_transient};
 
@@ -79,13 +81,6 @@ impl ListedWork {
         let (cluster, work) = (key.cluster.to_string(), key.work.to_string());
         Some(Self { cluster, work, owner, manifests, applied, available })
     }
-
-    fn cells(&self) -> [String; 6] {
-        let manifests = self.manifests.to_string();
-        let texts =
-            [&self.cluster, &self.work, &self.owner, &manifests, &self.applied, &self.available];
-        texts.map(|text| escape_untrusted(text))
-    }
 }
 
 /// Runs `gitwork get works`.
@@ -93,7 +88,7 @@ pub fn get_works(args: &GetWorksArgs) -> Result<Exit, CommandError> {
     let mut filter_args = args.filter.clone();
     filter_args.work = args.name.as_ref().map(ToString::to_string).or(filter_args.work);
     let filter = filter_args.filter()?;
-    let cluster = filter_args.cluster.as_deref().and_then(|name| ClusterName::parse(name).ok());
+    let cluster = filter_args.one_cluster();
     let listed = runtime()?.block_on(async {
         let client = connect(&args.hub).await?;
         let list = || fleet::manifest_works(&client, cluster.as_ref(), |one| read(&filter, one));
@@ -120,30 +115,19 @@ pub fn get_works(args: &GetWorksArgs) -> Result<Exit, CommandError> {
 
 /// The name of a ManifestWork, and the work if it is selected.
 fn read(filter: &Filter, object: Value) -> Option<(WorkKey, Option<ListedWork>)> {
-    let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
-    let cluster = ClusterName::parse(text("/metadata/namespace")?).ok()?;
-    let key = WorkKey { cluster, work: WorkName::parse(text("/metadata/name")?).ok()? };
+    let key = key_of_object(&object)?;
     let work = if filter.matches(&key) { ListedWork::of(&key, object) } else { None };
     Some((key, work))
 }
 
-/// The works as a table, in columns that fit their texts.
+/// The works as a table.
 fn table(works: &[ListedWork]) -> String {
     let header = ["CLUSTER", "WORK", "OWNER", "MANIFESTS", "APPLIED", "AVAILABLE"];
-    let rows: Vec<[String; 6]> = [header.map(str::to_owned)]
-        .into_iter()
-        .chain(works.iter().map(ListedWork::cells))
-        .collect();
-    let mut widths = [0; 6];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
-        }
+    let mut table = Table::new(&header);
+    for work in works {
+        let ListedWork { cluster, work, owner, manifests, applied, available } = work;
+        let texts = [cluster, work, owner, &manifests.to_string(), applied, available];
+        table.add(texts.map(|text| Cell::new(text)).into());
     }
-    let line = |row: &[String; 6]| {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        let line = cells.collect::<Vec<_>>().join("   ");
-        format!("{}\n", line.trim_end())
-    };
-    rows.iter().map(line).collect()
+    table.lines(output::width(), ColorMode::Colored).join("\n") + "\n"
 }

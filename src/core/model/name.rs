@@ -1,5 +1,6 @@
 //! Names as types, so that one cannot be taken for another.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -104,6 +105,16 @@ impl WorkKey {
     /// Sorts before every work of the cluster, and after those of clusters before it.
     pub(crate) fn least_of(cluster: &ClusterName) -> Self {
         Self { cluster: cluster.clone(), work: WorkName("".into()) }
+    }
+
+    /// The entries of one cluster.
+    pub(crate) fn entries_of<'a, T>(
+        all: &'a BTreeMap<Self, T>,
+        cluster: &ClusterName,
+    ) -> impl Iterator<Item = (&'a Self, &'a T)> + use<'a, T> {
+        let least = Self::least_of(cluster);
+        let cluster = cluster.clone();
+        all.range(least..).take_while(move |(key, _)| key.cluster == cluster)
     }
 
     /// Whether a work may have this key. Otherwise it stands for a folder without a valid name.

@@ -155,8 +155,7 @@ fn is_same(a: &DesiredWork, b: &DesiredWork) -> bool {
 
 /// The entries of one cluster.
 fn works_of<T: Clone>(all: &BTreeMap<WorkKey, T>, name: &ClusterName) -> BTreeMap<WorkKey, T> {
-    let found = all.range(WorkKey::least_of(name)..);
-    let found = found.take_while(|(key, _)| key.cluster == *name);
+    let found = WorkKey::entries_of(all, name);
     found.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 

@@ -131,8 +131,7 @@ impl Hazards {
 
     /// Replaces the blocked works of one cluster.
     pub(super) fn set_blocked_of(&mut self, cluster: &ClusterName, blocked: BlockedWorks) {
-        let before = self.blocked.range(WorkKey::least_of(cluster)..);
-        let before = before.take_while(|(key, _)| key.cluster == *cluster);
+        let before = WorkKey::entries_of(&self.blocked, cluster);
         let before: Vec<WorkKey> = before.map(|(key, _)| key.clone()).collect();
         before.iter().for_each(|key| drop(self.blocked.remove(key)));
         self.blocked.extend(blocked);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::model::approval::{Approval, RolloutApproval, RolloutStep};
+use crate::model::approval::{Approval, RolloutApproval};
 use crate::model::digest::Digest;
 use crate::model::name::{ClusterName, CommitId, GroupName, SourceId, WorkKey};
 use crate::rollout::rules::REST;
@@ -134,12 +134,6 @@ impl GroupRecord {
         }
     }
 
-    /// The approval that lets the rollout continue after it was stopped.
-    pub fn retry(&self, group: &GroupName) -> RolloutApproval {
-        let step = RolloutStep::Retry(self.attempt());
-        RolloutApproval { group: group.clone(), content: self.content, step }
-    }
-
     /// The number of the next retry, and of what may be asked for before it.
     pub fn attempt(&self) -> u32 {
         self.retries.saturating_add(1)
@@ -238,8 +232,7 @@ impl fmt::Display for RolloutWait {
                     )?,
                 }
                 let Some(commit) = returns_to else { return Ok(()) };
-                let commit: String = commit.to_string().chars().take(8).collect();
-                write!(f, "; clusters that got it get that of commit {commit} back")
+                write!(f, "; clusters that got it get that of commit {} back", commit.short())
             }
             RolloutWaitCause::Blocked => write!(
                 f,

@@ -68,8 +68,7 @@ impl Desired {
 
     /// The work of a cluster that gets an object once the wave of the cluster begins.
     pub fn later_work(&self, cluster: &ClusterName, object: ObjectDigest) -> Option<&WorkKey> {
-        let all = self.later.range(WorkKey::least_of(cluster)..);
-        let mut all = all.take_while(|(key, _)| key.cluster == *cluster);
+        let mut all = WorkKey::entries_of(&self.later, cluster);
         let has_it = |objects: &[NamedObject]| {
             objects.binary_search_by_key(&object, |one| one.digest).is_ok()
         };

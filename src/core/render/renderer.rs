@@ -19,7 +19,7 @@ mod pass;
 mod rollouts;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::desired::{Desired, OpenGroups, Suspended, UncertainMembers};
@@ -189,7 +189,7 @@ impl Renderer {
             if unfit.is_empty() {
                 return Ok(desired);
             }
-            // Another round for those that only did not fit the first ones is not worth it.
+            // If the rest does not fit now, a third round leaves out all.
             let is_first = left_out.is_empty();
             left_out.extend(if is_first { unfit } else { self.clusters.keys().cloned().collect() });
         }
@@ -227,38 +227,6 @@ impl Renderer {
         self.group_diagnostics = fleet.diagnostics;
         self.drop_unused();
         Ok(self.assemble(snapshot.commit, &diagnostics))
-    }
-
-    /// The clusters with an earlier content of a group that may not fit what else the commit has: a
-    /// work of theirs is frozen, or one that depends on a work of theirs.
-    fn unfit_for_earlier(&self, desired: &Desired) -> LeftOut {
-        let is_earlier =
-            |cluster: &RenderedCluster| cluster.groups.iter().any(|one| one.is_earlier);
-        let all = self.clusters.iter().filter(|(_, cluster)| is_earlier(cluster));
-        let earlier: BTreeSet<&ClusterName> = all.map(|(name, _)| name).collect();
-        if earlier.is_empty() {
-            return LeftOut::new();
-        }
-        let is_read = |rendered: &Rendered| {
-            let work = rendered.work.as_ref();
-            work.is_some_and(|work| desired.works.contains_key(&work.key))
-        };
-        let folders = self.clusters.iter().flat_map(|(name, cluster)| {
-            cluster.certain_works().map(move |folder| (name, &*folder.rendered))
-        });
-        let unread = folders.filter(|(_, rendered)| !is_read(rendered));
-        let concerned = unread.flat_map(|(name, rendered)| {
-            let others = rendered.depends_on.iter().map(|one| one.key(name).cluster);
-            others.chain([name.clone()])
-        });
-        let is_unread = |rendered: &Arc<Rendered>| {
-            let work = rendered.work.as_ref();
-            work.is_none_or(|work| desired.frozen.contains(&work.key))
-        };
-        let later = self.clusters.iter();
-        let later = later.filter(|(_, cluster)| cluster.later_works.iter().any(is_unread));
-        let later = later.map(|(name, _)| name.clone());
-        concerned.chain(later).filter(|name| earlier.contains(name)).collect()
     }
 
     /// Drops contents that only earlier commits had, as soon as nobody holds their works.

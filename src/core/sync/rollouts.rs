@@ -141,8 +141,10 @@ impl Rollouts {
             self.progress.push(view.report(&causes));
             self.controls.push(view.control());
             self.await_works(view.rollout, &view.progress);
-            let content = view.earlier().filter(|content| !content.clusters.is_empty());
-            earlier.extend(content.map(|content| (view.group.clone(), content)));
+            let content = view.earlier();
+            if !content.clusters.is_empty() {
+                earlier.insert(view.group.clone(), content);
+            }
             let record = view.record_to_keep();
             self.records.extend(record.map(|record| (view.group.clone(), record)));
         }
@@ -326,16 +328,16 @@ impl GroupView<'_> {
 
     /// The contents that clusters without this one keep or get: what they have, or the last good
     /// one if they have none.
-    fn earlier(&self) -> Option<EarlierContent> {
+    fn earlier(&self) -> EarlierContent {
         let head = self.rollout.content;
+        let returns_to = self.returns_to().map(|(good, _)| good);
         let mut clusters = BTreeMap::new();
         for (cluster, member) in &self.rollout.members {
             let content = match self.progress.active.get(cluster) {
                 Some(ActiveCluster::ToApply) => None,
                 _ if member.is_blocked => None,
                 _ if self.states.contains_key(cluster) => {
-                    let good = self.returns_to().map(|(good, _)| good);
-                    good.filter(|_| self.takes_part(cluster))
+                    returns_to.filter(|_| self.takes_part(cluster))
                 }
                 _ => self.content_of(cluster),
             };
@@ -345,7 +347,7 @@ impl GroupView<'_> {
         let needed: BTreeSet<&Digest> = clusters.values().collect();
         let mut commits = self.record.commits.clone();
         commits.retain(|content, _| needed.contains(content));
-        Some(EarlierContent { head, commits, clusters })
+        EarlierContent { head, commits, clusters }
     }
 
     /// The content that a cluster without this one has, or else the last good one.
@@ -362,8 +364,8 @@ impl GroupView<'_> {
 
     /// The content that clusters get back after this one failed, with its commit.
     fn returns_to(&self) -> Option<(Digest, CommitId)> {
-        let asked = || self.step(RolloutStep::Return(self.record.attempt()));
-        let returns = || self.rollout.rules.returns || self.is_approved(&asked());
+        let step = RolloutStep::Return(self.record.attempt());
+        let returns = || self.rollout.rules.returns || self.is_approved(step);
         let is_restored = self.inputs.plan.policy.restored.is_some();
         let may = self.record.rejected.is_some() && !is_restored && returns();
         self.last_good().filter(|_| may)
@@ -423,8 +425,8 @@ impl GroupView<'_> {
 
     /// Continues a rollout that was stopped, if somebody has approved that.
     fn retry(&mut self) {
-        let retry = self.record.retry(self.group);
-        if self.record.rejected.is_none() || !self.is_approved(&retry) {
+        let retry = RolloutStep::Retry(self.record.attempt());
+        if self.record.rejected.is_none() || !self.is_approved(retry) {
             return;
         }
         if let Some(rejected) = self.record.rejected.take() {
@@ -437,7 +439,7 @@ impl GroupView<'_> {
     fn stop(&mut self) {
         let attempt = self.record.attempt();
         let steps = [RolloutStep::Stop(attempt), RolloutStep::Return(attempt)];
-        let is_asked = steps.into_iter().any(|step| self.is_approved(&self.step(step)));
+        let is_asked = steps.into_iter().any(|step| self.is_approved(step));
         if is_asked && self.record.rejected.is_none() {
             let wave = self.record.begun.clone().unwrap_or_default();
             self.record.rejected = Some(RejectedContent { wave, clusters: BTreeSet::new() });
@@ -490,8 +492,9 @@ impl GroupView<'_> {
         }
     }
 
-    fn is_approved(&self, step: &RolloutApproval) -> bool {
+    fn is_approved(&self, step: RolloutStep) -> bool {
         let PlanInputs { desired, policy, .. } = self.inputs.plan;
+        let step = &self.step(step);
         [&policy.approved, &desired.approved].iter().any(|all| all.rollouts.contains(step))
     }
 
@@ -565,7 +568,8 @@ impl GroupView<'_> {
     fn needs_approval(&self, index: usize) -> bool {
         let Some(rules) = self.rollout.rules.waves.get(index) else { return false };
         let has_begun = || self.begun().is_some_and(|begun| index <= begun) && self.is_taken(index);
-        rules.needs_approval && !has_begun() && !self.is_approved(&self.wave_approval(&rules.name))
+        let wave = || RolloutStep::Wave(rules.name.clone());
+        rules.needs_approval && !has_begun() && !self.is_approved(wave())
     }
 
     /// Whether any cluster may be in the group: it may be one of an early wave.
@@ -583,11 +587,6 @@ impl GroupView<'_> {
         // An earlier content may have no works for the cluster.
         member.is_some_and(|member| member.earlier.is_some() && member.works.is_empty())
             || works.any(|key| !is_suspended(key, self.inputs.plan))
-    }
-
-    fn wave_approval(&self, wave: &str) -> RolloutApproval {
-        let step = RolloutStep::Wave(wave.to_owned());
-        RolloutApproval { group: self.group.clone(), content: self.rollout.content, step }
     }
 
     /// The works of clusters that must not get the content now, those included that the content no
@@ -673,7 +672,7 @@ impl GroupView<'_> {
         let rules = &self.rollout.rules.waves;
         let name = |index: usize| rules.get(index).map(|wave| wave.name.clone());
         let title = name(wave).unwrap_or_default();
-        let approval = self.wave_approval(&title);
+        let approval = self.step(RolloutStep::Wave(title.clone()));
         let needs_approval = self.needs_approval(wave);
         let cause = match (&self.record.rejected, progress.gate) {
             _ if self.is_unrecorded => RolloutWaitCause::RecordFull,
@@ -683,7 +682,7 @@ impl GroupView<'_> {
             (Some(rejected), _) => RolloutWaitCause::Stopped {
                 wave: rejected.wave.clone(),
                 clusters: rejected.clusters.clone(),
-                retry: self.record.retry(self.group),
+                retry: self.step(RolloutStep::Retry(self.record.attempt())),
                 returns_to: self.returns_to().map(|(_, commit)| commit),
             },
             _ if self.is_paused() => RolloutWaitCause::Paused,
@@ -726,9 +725,7 @@ fn works_of_group<'a>(
 ) -> impl Iterator<Item = (&'a WorkKey, &'a ObservedWork)> {
     let PlanInputs { desired, observed, .. } = inputs;
     let prefix = format!("groups/{group}/");
-    let cluster = cluster.clone();
-    let all = observed.works.range(WorkKey::least_of(&cluster)..);
-    let all = all.take_while(move |(key, _)| key.cluster == cluster);
+    let all = WorkKey::entries_of(&observed.works, cluster);
     all.filter(move |(_, work)| {
         let path = work.path.as_deref();
         work.is_ours(&desired.source) && path.is_some_and(|path| path.starts_with(&prefix))

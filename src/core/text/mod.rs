@@ -6,7 +6,7 @@ pub mod escape;
 pub(crate) mod percent;
 pub mod sarif;
 pub mod style;
-pub(crate) mod table;
+pub mod table;
 pub mod truncate;
 pub mod yaml;
 

@@ -114,11 +114,16 @@ impl Reconciler {
         if let Some(facts) = facts_of_hub {
             self.source.set_facts(facts);
         }
+        self.set_earlier_contents();
+        let facts = self.state.facts();
+        self.source.begin_fetch(facts.verification_base(), facts.known_commits());
+    }
+
+    /// Has the next read of Git render the contents that clusters keep or get.
+    fn set_earlier_contents(&mut self) {
         if let Some(contents) = self.state.earlier_contents() {
             self.source.set_earlier(contents);
         }
-        let facts = self.state.facts();
-        self.source.begin_fetch(facts.verification_base(), facts.known_commits());
     }
 
     /// Whether clusters keep or get other contents of groups than when Git was read.

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Renderer;
+use super::earlier::LeftOut;
 use crate::config::file_names::GROUPS;
 use crate::model::diagnostic::{Code, Scope};
 use crate::model::diagnostic_sink::ScopedDiagnostic;
 use crate::model::name::{ClusterName, GroupName, RepoPath, WorkKey, WorkName};
 use crate::model::work::DesiredWork;
-use crate::render::desired::{Frozen, FrozenObjects, UncertainMembers};
+use crate::render::desired::{Desired, Frozen, FrozenObjects, UncertainMembers};
 use crate::render::groups::Certainty;
 use crate::render::layout;
 use crate::render::work_folder::Rendered;
@@ -69,12 +70,7 @@ impl Renderer {
         if self.rollouts.is_empty() {
             return BTreeSet::new();
         }
-        let is_read = |rendered: &Rendered| {
-            let work = rendered.work.as_ref().and_then(|work| works.get(&work.key));
-            work.is_some_and(|work| work.path == rendered.path)
-        };
-        let folders = self.folders().filter(|(_, rendered)| !is_read(rendered));
-        let unread = folders.filter_map(|(cluster, rendered)| {
+        let unread = self.unread_folders(works).filter_map(|(cluster, rendered)| {
             Some((layout::group_of(&rendered.path)?, cluster.clone()))
         });
         let of_cluster = |(group, cluster): (&GroupName, &ClusterName)| {
@@ -85,6 +81,43 @@ impl Renderer {
             rollout.members.keys().map(move |cluster| (group, cluster))
         });
         unread.chain(members.filter_map(of_cluster)).collect()
+    }
+
+    /// The clusters with an earlier content of a group that may not fit what else the commit has: a
+    /// work of theirs is frozen, or one that depends on a work of theirs.
+    pub(super) fn unfit_for_earlier(&self, desired: &Desired) -> LeftOut {
+        let all = self.clusters.iter();
+        let earlier: LeftOut = all
+            .filter(|(_, cluster)| cluster.groups.iter().any(|one| one.is_earlier))
+            .map(|(name, _)| name.clone())
+            .collect();
+        if earlier.is_empty() {
+            return earlier;
+        }
+        let frozen = self.unread_folders(&desired.works).flat_map(|(name, rendered)| {
+            let others = rendered.depends_on.iter().map(|one| one.key(name).cluster);
+            others.chain([name.clone()])
+        });
+        let is_frozen = |rendered: &Arc<Rendered>| {
+            let work = rendered.work.as_ref();
+            work.is_none_or(|work| desired.frozen.contains(&work.key))
+        };
+        let later = self.clusters.iter();
+        let later = later.filter(|(_, cluster)| cluster.later_works.iter().any(is_frozen));
+        let later = later.map(|(name, _)| name.clone());
+        frozen.chain(later).filter(|name| earlier.contains(name)).collect()
+    }
+
+    /// The folders of works that a cluster gets for sure, and that are frozen.
+    fn unread_folders<'a>(
+        &'a self,
+        works: &'a BTreeMap<WorkKey, DesiredWork>,
+    ) -> impl Iterator<Item = (&'a ClusterName, &'a Rendered)> {
+        let is_read = |rendered: &Rendered| {
+            let work = rendered.work.as_ref().and_then(|work| works.get(&work.key));
+            work.is_some_and(|work| work.path == rendered.path)
+        };
+        self.folders().filter(move |(_, rendered)| !is_read(rendered))
     }
 
     /// The folders of works that a cluster gets for sure.

@@ -26,10 +26,7 @@ impl Reconciler {
             read = self.read_git().await?;
         }
         self.set_time();
-        if self.wants_other_contents()
-            && let Some(contents) = self.state.earlier_contents()
-        {
-            self.source.set_earlier(contents);
+        if self.wants_other_contents() {
             read = self.read_git().await?;
         }
         self.reports.log.read(&read);
@@ -61,6 +58,7 @@ impl Reconciler {
     }
 
     async fn read_git(&mut self) -> Result<SourceState, EngineError> {
+        self.set_earlier_contents();
         let facts = self.state.facts_mut();
         let (base, known) = (facts.verification_base(), facts.known_commits());
         facts.history.read_after(known);
