@@ -131,6 +131,31 @@ fn clusters_with_a_rejected_content_get_the_last_good_one_back_and_nothing_is_de
 }
 
 #[test]
+fn a_revert_of_a_rejected_content_is_done_at_once_where_it_is() {
+    let mut world = World::committed(RETURNS);
+    world.add_map("web", "more");
+    assert_eq!(world.pass(), ["a"]);
+    world.report(&["a"], Report::Degraded(world.now));
+    assert_eq!(world.pass(), NOTHING);
+    world.now += 120;
+    assert_eq!(world.pass(), ["a"]);
+    world.report(&["a"], Report::Healthy);
+    assert_eq!(world.pass(), NOTHING);
+    world.files.remove("groups/g/web/more.yaml");
+    world.set_content("1");
+    assert_eq!(world.pass(), ["a"], "what only the rejected content had leaves");
+    world.report(&["a"], Report::Healthy);
+    world.now += 120;
+    assert_eq!(world.pass(), NOTHING);
+    assert!(world.progress().starts_with("group g: 3/3 clusters: the rollout has ended"));
+    for cluster in ["a", "b", "c"] {
+        let web = world.hub.iter().find(|(key, _)| key.to_string() == format!("{cluster}/web"));
+        let manifests = web.unwrap().1["spec"]["workload"]["manifests"].as_array().unwrap();
+        assert_eq!(manifests.len(), 1, "{cluster}");
+    }
+}
+
+#[test]
 fn an_operator_stops_a_rollout_returns_it_and_lets_it_continue() {
     let holds = RETURNS.replace("  onFailure: return\n", "");
     let mut world = World::committed(&holds);
