@@ -42,6 +42,8 @@ mod groups;
 #[allow(dead_code, reason = "a benchmark does not use every function")]
 #[path = "../tests/it/memory_repository.rs"]
 mod memory_repository;
+#[path = "scale/rollouts.rs"]
+mod rollouts;
 
 const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
 const WORKS_PER_CLUSTER: usize = 100;
@@ -56,7 +58,8 @@ fn main() {
         return measure(works.parse().unwrap());
     }
     if std::env::var_os(GROUPS).is_some() {
-        return groups::measure();
+        groups::measure();
+        return rollouts::measure();
     }
     let program = std::env::current_exe().unwrap();
     let results = SIZES.map(|works| {

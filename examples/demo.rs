@@ -77,6 +77,8 @@ async fn demo(args: &Args) -> Result<()> {
     );
     let plane = ControlPlane::boot().await?;
     let hub = plane.start("hub", ClusterOptions { crds: crds::hub(), ..Default::default() }).await;
+    // The place of gitwork's own objects, such as the record of what was rolled out.
+    hub.create_namespace("gitwork").await;
     let mut managed = Vec::new();
     for name in MANAGED {
         let options = ClusterOptions {
@@ -131,6 +133,7 @@ impl Demo {
         self.reject_object().await?;
         self.change_group().await?;
         self.join_group().await?;
+        self.roll_out().await?;
         self.remove_work().await
     }
 
@@ -171,6 +174,44 @@ impl Demo {
         self.print_data(1, ("default", "banner"), "text", "Summer").await?;
         println!("   {} joined after {:.1} s", MANAGED[1], start.elapsed().as_secs_f64());
         Ok(())
+    }
+
+    /// A group's content in waves: one that fails on the first store, and one without the mistake.
+    async fn roll_out(&mut self) -> Result<()> {
+        print_step(
+            "8. A rollout in waves: a change fails on the first store, the other one is spared, \
+             and the first one gets its last content back",
+        );
+        let group = "clusters: [store-berlin, store-lisbon]\nrollout:\n  waves: [{name: canary, \
+                     clusters: [store-berlin]}]\n  progressDeadline: 15s\n  onFailure: return\n";
+        let (path, offers) = ("groups/offers/offers/offers.yaml", ("default", "offers"));
+        let manifests = |text: &str, address: &str| {
+            format!(
+                "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: offers, namespace: \
+                 default}}\ndata: {{text: {text}}}\n---\napiVersion: v1\nkind: \
+                 Service\nmetadata: {{name: offers, namespace: default}}\nspec: {{{address}ports: \
+                 [{{port: 80}}]}}\n"
+            )
+        };
+        let first = manifests("apples", "");
+        let files = [("groups/offers/group.yaml", Some(group)), (path, Some(first.as_str()))];
+        let commit = self.repo.push("main", &files);
+        self.print_data(0, offers, "text", "apples").await?;
+        self.print_data(1, offers, "text", "apples").await?;
+        self.show_commit_status(commit, "success").await?;
+
+        // A cluster accepts no other address for a Service that has one.
+        let mistake = manifests("pears", "clusterIP: 10.0.0.77, ");
+        let commit = self.repo.push("main", &[(path, Some(&mistake))]);
+        self.print_data(0, offers, "text", "pears").await?;
+        self.print_data(0, offers, "text", "apples").await?;
+        self.print_data(1, offers, "text", "apples").await?;
+        self.show_commit_status(commit, "failure").await?;
+
+        let commit = self.repo.push("main", &[(path, Some(&manifests("plums", "")))]);
+        self.print_data(0, offers, "text", "plums").await?;
+        self.print_data(1, offers, "text", "plums").await?;
+        self.show_commit_status(commit, "success").await
     }
 
     async fn set_label(&self, cluster: &str, name: &str, value: &str) -> Result<()> {
@@ -276,7 +317,7 @@ impl Demo {
     }
 
     async fn remove_work(&mut self) -> Result<()> {
-        print_step("8. A commit removes a work folder: gitwork deletes the work and its objects");
+        print_step("9. A commit removes a work folder: gitwork deletes the work and its objects");
         let commit = self.repo.push("main", &[("clusters/store-berlin/tills", None)]);
         self.show("store-berlin/tills to be gone", |works| {
             !works.iter().any(|work| work.cluster == "store-berlin" && work.work == "tills")
@@ -285,7 +326,7 @@ impl Demo {
         self.show_commit_status(commit, "success").await?;
 
         print_step(
-            "9. The status is in Git too, at most 30 s later: branch gitwork-status, README.md",
+            "10. The status is in Git too, at most 30 s later: branch gitwork-status, README.md",
         );
         let readme = self.status_branch(&commit.to_string()).await?;
         readme.lines().take(30).for_each(|line| println!("   | {line}"));

@@ -16,8 +16,8 @@ use serde_json::{Map, json};
 use super::memory_repository::{File, MemoryObjects};
 use super::{World, commit, memory, milliseconds, observed, print, source};
 
-const CLUSTERS: usize = 1_000;
-const WORKS: usize = 10;
+pub(super) const CLUSTERS: usize = 1_000;
+pub(super) const WORKS: usize = 10;
 const CITIES: usize = 12;
 const ROUNDS: usize = 5;
 
@@ -47,7 +47,7 @@ fn manifests(work: usize, version: &str) -> String {
     )
 }
 
-fn files(changed: Option<&str>) -> BTreeMap<String, File> {
+pub(super) fn files(changed: Option<&str>) -> BTreeMap<String, File> {
     let group = "selector: {labelSelector: {matchLabels: {tier: store}}}\n\
                  defaults: {substitute: true}\n";
     let mut files = BTreeMap::from([("groups/stores/group.yaml".to_owned(), File::from(group))]);
@@ -62,7 +62,7 @@ fn files(changed: Option<&str>) -> BTreeMap<String, File> {
 }
 
 /// Facts of all clusters; those of the first one are in this city.
-fn facts(city: &str) -> Arc<Facts> {
+pub(super) fn facts(city: &str) -> Arc<Facts> {
     let cluster = |number: usize| {
         let city = if number == 0 { city.to_owned() } else { format!("city-{}", number % CITIES) };
         (format!("store-{number:04}"), json!({"labels": {"tier": "store", "city": city}}))

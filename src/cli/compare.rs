@@ -307,7 +307,7 @@ pub(super) async fn plan_of(
     let earlier = state.earlier_contents().filter(|earlier| !earlier.is_empty());
     if let Some(earlier) = earlier.cloned() {
         // Clusters that wait for their wave keep what they have.
-        source.set_earlier(&Arc::new(earlier));
+        source.set_earlier(Arc::new(earlier));
         let read = source.read_within(FETCH_AGE_MAX, cancel)?;
         state.facts_mut().set_desired(&read.desired);
         state.facts_mut().directives.set(on_hub.directives, now);

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
+use gitwork_core::model::digest::Digest;
 use gitwork_core::model::facts::Facts;
-use gitwork_core::model::name::{CommitId, RepoPath, SourceId, WorkKey};
+use gitwork_core::model::name::{CommitId, GroupName, RepoPath, SourceId, WorkKey};
 use gitwork_core::plan::LastKnownStates;
 use gitwork_core::render::desired::Desired;
 use gitwork_core::rollout::earlier::EarlierContents;
@@ -58,6 +59,10 @@ pub trait SourceReader: Send + 'static {
     fn set_earlier(&mut self, _contents: Arc<EarlierContents>) {}
     /// The generation of the record on the hub that this machine remembers; 0 if none.
     fn known_record_generation(&self) -> u64;
+    /// The contents of groups that the status branch calls rejected.
+    fn known_rejected(&self) -> BTreeMap<GroupName, Digest> {
+        BTreeMap::new()
+    }
     /// Stores the generation of the record, so that a restored hub is detected.
     fn remember_record_generation(&self, record_generation: u64) -> Result<(), StateFileError>;
     /// `None`: the next call may block and needs a thread of its own. A source in memory never
@@ -109,10 +114,13 @@ impl SourceReader for Source {
         Self::set_facts(self, facts);
     }
     fn set_earlier(&mut self, contents: Arc<EarlierContents>) {
-        Self::set_earlier(self, &contents);
+        Self::set_earlier(self, contents);
     }
     fn known_record_generation(&self) -> u64 {
         self.known_record_generation()
+    }
+    fn known_rejected(&self) -> BTreeMap<GroupName, Digest> {
+        Self::known_rejected(self).clone()
     }
     fn remember_record_generation(&self, record_generation: u64) -> Result<(), StateFileError> {
         self.state_files().remember_record_generation(record_generation)

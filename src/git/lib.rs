@@ -9,7 +9,7 @@
 //! - [`range`]: new commits and changed files between commits.
 //! - [`local`]: an existing clone, found from a folder inside it.
 //! - [`status_branch`]: the branch with the clusters' status, pushed.
-//! - [`status_branch_checkpoint`]: the record generation that the status branch has.
+//! - [`status_branch_checkpoint`]: what the status branch says of the record on the hub.
 //! - [`watch`]: hints that a folder has changed.
 //!
 //! Every call blocks, within bounds of time and bytes: use a thread that may block. There is no
@@ -48,6 +48,7 @@ mod fetch;
 mod fetch_group;
 mod folder_lock;
 pub mod history;
+mod kept_commits;
 pub mod limits;
 pub mod local;
 mod lock_holder;
@@ -83,7 +84,7 @@ pub use push_error::PushError;
 pub use remote::{Auth, ClientCertificate, Reference, Remote};
 pub use repository::{AncestorCheck, CommitFacts, GitSnapshot, Repository, split_revision};
 pub use status_branch::{Published, StatusBranch};
-pub use status_branch_checkpoint::StatusBranchCheckpoint;
+pub use status_branch_checkpoint::{PublishedRecord, StatusBranchCheckpoint};
 
 /// Replaces a file atomically: a reader sees the old text or the new one.
 pub fn replace_file(file: &Path, text: &str) -> io::Result<()> {

@@ -5,6 +5,7 @@
 //! damaged, too large or of another user is rebuilt: as a new repository beside the old one, which
 //! stays until nobody reads it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -17,12 +18,13 @@ use super::error::{FetchError, MirrorError, RepositoryError};
 use super::fetch::{Fetched, GroupFetched, fetch_into, local_commit};
 use super::fetch_group::{FetchEntry, FetchGroup, FetchPermit, FetchRequest};
 use super::folder_lock::{FolderLock, LongWait};
+use super::kept_commits;
 use super::mirror_folder::{MirrorFolder, PinnedRepository, size};
 use super::remote::{Reference, Remote};
 use super::repository::{AncestorCheck, GitSnapshot, Repository};
 use super::transport::Bounds;
 use crate::limits;
-use gitwork_core::model::name::{CommitId, RepoPath};
+use gitwork_core::model::name::{CommitId, RepoPath, SourceId};
 
 /// Bounds of one mirror.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -329,31 +331,70 @@ impl Mirror {
         Ok(bytes > self.limits.mirror_bytes_max || packs > limits::MIRROR_PACKS_MAX)
     }
 
-    /// Fetches into a new repository, which then replaces the old one.
+    /// Fetches into a new repository, which then replaces the old one. It gets the commits that
+    /// sources still need from the old one, unless these would make it too large.
     fn rebuild(
         &mut self,
         permit: &FetchPermit<'_>,
         lock: &FolderLock,
         cancel: &Arc<AtomicBool>,
     ) -> Result<(u64, GroupFetched), FetchError> {
-        let git = self.folder.create(lock)?;
-        let budget = self.limits.fetch_bytes_max.min(self.limits.mirror_bytes_max);
+        let limit = self.limits.mirror_bytes_max;
+        let budget = self.limits.fetch_bytes_max.min(limit);
         let references = (&permit.own, &permit.others[..]);
-        let fetched = fetch_into(&git, &self.remote, self.bounds(budget), references, cancel);
-        drop(git);
-        if !matches!(fetched, Ok(GroupFetched { own: Ok(_), .. })) {
+        let mut old = self.folder.newest_number()?.map(|newest| self.folder.numbered(newest));
+        loop {
+            let git = self.folder.create(lock)?;
+            let fetched = fetch_into(&git, &self.remote, self.bounds(budget), references, cancel);
+            let has_kept = old.take().filter(|old| fetched.is_ok() && copies_kept(old, &git));
+            drop(git);
+            if !matches!(fetched, Ok(GroupFetched { own: Ok(_), .. })) {
+                self.folder.discard(lock)?;
+                return fetched.map(|fetched| (0, GroupFetched { others: Vec::new(), ..fetched }));
+            }
+            let size = self.folder.new_size()?;
+            if size <= limit {
+                break self.install(fetched?, lock);
+            }
             self.folder.discard(lock)?;
-            return fetched.map(|fetched| (0, GroupFetched { others: Vec::new(), ..fetched }));
+            if has_kept.is_none() {
+                return Err(FetchError::OverBudget { url: self.remote.url.clone(), size, limit });
+            }
         }
-        let (size, limit) = (self.folder.new_size()?, self.limits.mirror_bytes_max);
-        if size > limit {
-            self.folder.discard(lock)?;
-            return Err(FetchError::OverBudget { url: self.remote.url.clone(), size, limit });
-        }
+    }
+
+    /// Reads the repository under construction from now on.
+    fn install(
+        &mut self,
+        fetched: GroupFetched,
+        lock: &FolderLock,
+    ) -> Result<(u64, GroupFetched), FetchError> {
         let newest = self.folder.install(Some(self.number), lock)?;
         self.replace(newest);
-        fetched.map(|fetched| (self.number, fetched))
+        Ok((self.number, fetched))
     }
+
+    /// Keeps fetched commits for a source, and no others that were kept for it before: also those
+    /// that its branch no longer has.
+    pub fn keep(&self, source: &SourceId, commits: &BTreeSet<CommitId>) -> Result<(), MirrorError> {
+        let kept = kept_commits::set(self.repository.git(), source, commits);
+        kept.map_err(|source| MirrorError::Git {
+            folder: self.folder.numbered(self.number),
+            source,
+        })
+    }
+}
+
+/// Copies what sources still need from an old repository into a new one. `false` if that is
+/// nothing, or cannot be read.
+fn copies_kept(old: &Path, new: &git2::Repository) -> bool {
+    let Ok(git) = git2::Repository::open_bare(old) else { return false };
+    let copied = kept_commits::any(&git).then(|| kept_commits::copy(old, new));
+    if let Some(Err(error)) = &copied {
+        let error = error.message();
+        tracing::warn!(error, "commits that clusters still have are lost with the old mirror");
+    }
+    copied.is_some_and(|copied| copied.is_ok())
 }
 
 /// The newest repository of a folder, or a new and empty one. `last`: the highest number that this

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::stream::{self, BoxStream, StreamExt};
 use gitwork_api::cluster::{CONDITION_AVAILABLE, ManagedClusterStatus};
+use gitwork_api::names::check_label_value;
 use gitwork_api::placement::{LABEL_PLACEMENT, PlacementDecisionStatus, PlacementStatus};
 use jiff::Timestamp;
 use kube::Client;
@@ -148,7 +149,13 @@ fn placement(object: Value) -> Option<(PlacementKey, PlacementFacts)> {
     let key = PlacementKey { namespace: metadata.namespace, name: metadata.name };
     let status = status.unwrap_or_default();
     let count = |number: Option<i32>| number.and_then(|number| usize::try_from(number).ok());
-    let groups = status.decision_groups.into_iter().map(|group| DecisionGroupFacts {
+    let mut groups = status.decision_groups;
+    groups.sort_by_key(|group| group.decision_group_index);
+    let groups = groups.into_iter().map(|group| DecisionGroupFacts {
+        // OCM has it as a label, too.
+        name: Some(group.decision_group_name)
+            .filter(|name| check_label_value(name).is_none())
+            .unwrap_or_default(),
         decisions: group.decisions,
         cluster_count: count(group.cluster_count).unwrap_or_default(),
     });

@@ -1,11 +1,11 @@
-//! The record generation that the status branch keeps, read once.
+//! What the status branch says of the source's record on the hub, read once.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use gitwork_core::model::name::SourceId;
 use gitwork_core::model::operation_error::OperationError;
-use gitwork_git::{Remote, StatusBranchCheckpoint};
+use gitwork_git::{PublishedRecord, Remote, StatusBranchCheckpoint};
 use gitwork_retry::log_error;
 
 use crate::config::{SourceConfig, SourceLocation};
@@ -16,8 +16,8 @@ use crate::error::SourceReadError;
 pub(crate) struct Checkpoint {
     /// The status branch, until it has been read once.
     branch: Option<StatusBranchCheckpoint>,
-    /// The record generation on the branch; 0 while unknown.
-    record_generation: u64,
+    /// What it says; nothing while it has not been read.
+    published: PublishedRecord,
 }
 
 impl Checkpoint {
@@ -28,12 +28,12 @@ impl Checkpoint {
         };
         let folder = cache.join(format!("{}-status-checkpoint", config.id));
         let branch = StatusBranchCheckpoint::new(&folder, Remote::clone(remote), branch);
-        Self { branch: Some(branch), record_generation: 0 }
+        Self { branch: Some(branch), published: PublishedRecord::default() }
     }
 
-    /// The record generation on the branch; 0 while unknown.
-    pub fn record_generation(&self) -> u64 {
-        self.record_generation
+    /// What the branch says; nothing while it has not been read.
+    pub fn published(&self) -> &PublishedRecord {
+        &self.published
     }
 
     /// Reads the branch, if that has not happened yet. If only a person can fix the branch, the
@@ -44,8 +44,8 @@ impl Checkpoint {
         cancel: &Arc<AtomicBool>,
     ) -> Result<(), SourceReadError> {
         let Some(branch) = &self.branch else { return Ok(()) };
-        match branch.record_generation(source, cancel) {
-            Ok(generation) => self.record_generation = generation,
+        match branch.read(source, cancel) {
+            Ok(published) => self.published = published,
             Err(error) if error.needs_action() => log_error!(
                 warn,
                 &error,

@@ -1,6 +1,6 @@
 //! The reading of a source: fetch, verify, render.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use gitwork_core::model::facts::Facts;
-use gitwork_core::model::name::{CommitId, ObjectId, RepoPath};
+use gitwork_core::model::name::{CommitId, ObjectId, RepoPath, SourceId};
 use gitwork_core::model::snapshot::{ObjectError, Objects, Snapshot, Tree};
 use gitwork_core::plan::DesiredChange;
 use gitwork_core::render::desired::Desired;
 use gitwork_core::render::renderer::Renderer;
 use gitwork_core::rollout::earlier::EarlierContents;
 use gitwork_core::signature::verification::VerificationFailure;
-use gitwork_git::{Directory, Fetched, Mirror};
+use gitwork_git::error::RepositoryError;
+use gitwork_git::{Directory, Fetched, Mirror, Reference};
 
 use crate::config::SourceConfig;
 use crate::error::SourceReadError;
@@ -52,13 +53,41 @@ pub struct Spent {
     pub render: Option<Duration>,
 }
 
+/// The contents of groups that clusters keep or get while another one is rolled out.
+struct Earlier {
+    contents: Arc<EarlierContents>,
+    /// The renderer has the commits of all of them.
+    is_complete: bool,
+}
+
+impl Default for Earlier {
+    fn default() -> Self {
+        Self { contents: Arc::default(), is_complete: true }
+    }
+}
+
+/// The tree of a commit, which the branch may no longer have.
+fn earlier_root(
+    mirror: &mut Mirror,
+    path: &RepoPath,
+    commit: CommitId,
+    cancel: &Arc<AtomicBool>,
+) -> Result<ObjectId, SourceReadError> {
+    if let Err(RepositoryError::CommitMissing { .. }) = mirror.snapshot(commit, path) {
+        mirror.fetch(&Reference::Commit(commit), cancel)?;
+    }
+    Ok(mirror.snapshot(commit, path)?.root)
+}
+
 /// What a source keeps from one read to the next.
 pub(crate) struct Reading {
+    source: SourceId,
     pub renderer: Renderer,
     /// The facts that the renderer has.
     facts: Option<Arc<Facts>>,
     pub verification: Option<Verification>,
     last: Option<SourceState>,
+    earlier: Earlier,
     /// The last state was read with other facts, or with other contents of groups.
     is_outdated: bool,
     clock: fn() -> Timestamp,
@@ -73,7 +102,9 @@ impl Reading {
             .with_content_bytes_max(config.content_bytes_max);
         let facts = config.facts.clone();
         renderer.set_facts(facts.clone());
-        Self { renderer, facts, verification: None, last: None, is_outdated: false, clock }
+        let (source, earlier) = (config.id.clone(), Earlier::default());
+        let (verification, last, is_outdated) = (None, None, false);
+        Self { source, renderer, facts, verification, last, earlier, is_outdated, clock }
     }
 
     /// Sets what the hub says of clusters. What was read last is rendered again if that may change
@@ -89,25 +120,35 @@ impl Reading {
             self.last.as_ref().is_some_and(|last| last.desired.needed_facts.is_some());
     }
 
-    /// Sets the contents of groups that clusters keep or get. What was read last is rendered again.
-    pub fn set_earlier(
-        &mut self,
-        contents: &Arc<EarlierContents>,
-        mirror: Option<&Mirror>,
-        path: &RepoPath,
-    ) {
+    /// Sets the contents of groups that clusters keep or get. The next read finds their commits.
+    pub fn set_earlier(&mut self, contents: Arc<EarlierContents>) {
+        self.earlier = Earlier { contents, is_complete: false };
+        self.is_outdated = self.last.is_some();
+    }
+
+    /// Finds the commits of earlier contents, and keeps them. One that the branch no longer has may
+    /// still be on the server.
+    fn read_earlier(&mut self, mirror: &mut Mirror, path: &RepoPath, cancel: &Arc<AtomicBool>) {
+        let contents = self.earlier.contents.clone();
         let commits = contents.values().flat_map(|group| group.commits.values());
         let commits: BTreeSet<CommitId> = commits.copied().collect();
-        let root = |commit: CommitId| {
-            let found = mirror?.snapshot(commit, path);
-            // Without it, clusters wait for their wave with what they have on the hub.
-            let found = found.inspect_err(|why| {
-                let error = why.to_string();
-                tracing::warn!(%commit, error, "a commit that clusters still have cannot be read");
-            });
-            Some((commit, found.ok()?.root))
-        };
-        self.renderer.set_earlier(contents.clone(), commits.into_iter().filter_map(root).collect());
+        let mut roots = BTreeMap::new();
+        for commit in &commits {
+            match earlier_root(mirror, path, *commit, cancel) {
+                Ok(root) => drop(roots.insert(*commit, root)),
+                // Without it, clusters wait for their wave with what they have on the hub.
+                Err(error) => {
+                    let error = error.to_string();
+                    tracing::warn!(%commit, error, "a commit that clusters have cannot be read");
+                }
+            }
+        }
+        self.earlier.is_complete = roots.len() == commits.len();
+        if let Err(error) = mirror.keep(&self.source, &roots.keys().copied().collect()) {
+            let error = error.to_string();
+            tracing::warn!(error, "commits that clusters have may be lost with a force-push");
+        }
+        self.renderer.set_earlier(contents, roots);
         self.is_outdated = self.last.is_some();
     }
 
@@ -145,6 +186,10 @@ impl Reading {
             Origin::Mirror { mirror, reference } => {
                 let mut timer = Timer::start();
                 let fetched = mirror.fetch_within(reference, age_max, cancel)?;
+                let is_new = self.last_commit() != Some(fetched.commit);
+                if !self.earlier.is_complete && (self.is_outdated || is_new) {
+                    self.read_earlier(mirror, path, cancel);
+                }
                 timer.fetched();
                 let found = self.verify(mirror, path, fetched.commit, cancel)?;
                 let verified = Fetched { commit: found.commit, ..fetched };
@@ -152,7 +197,14 @@ impl Reading {
                 let verification_failure = found.failure.map(Arc::from);
                 Ok(SourceState { verification_failure, is_signed: found.is_signed, ..read })
             }
-            Origin::Directory(directory) => self.read_directory(directory, cancel),
+            Origin::Directory(directory) => {
+                if !std::mem::replace(&mut self.earlier.is_complete, true) {
+                    // A folder on disk has no other commits.
+                    let contents = self.earlier.contents.clone();
+                    self.renderer.set_earlier(contents, BTreeMap::new());
+                }
+                self.read_directory(directory, cancel)
+            }
         }
     }
 

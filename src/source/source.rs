@@ -1,10 +1,13 @@
 //! A source: what it is configured with, opened and read.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use gitwork_core::model::digest::Digest;
 use gitwork_core::model::facts::Facts;
+use gitwork_core::model::name::GroupName;
 use gitwork_core::rollout::earlier::EarlierContents;
 use gitwork_core::sync::verification_base::VerificationBase;
 
@@ -99,7 +102,12 @@ impl Source {
     /// The highest known generation of the source's record on the hub: of this machine or of the
     /// status branch; 0 if neither knows one.
     pub fn known_record_generation(&self) -> u64 {
-        self.state_files.record_generation().max(self.checkpoint.record_generation())
+        self.state_files.record_generation().max(self.checkpoint.published().generation)
+    }
+
+    /// The contents of groups that the status branch calls rejected.
+    pub fn known_rejected(&self) -> &BTreeMap<GroupName, Digest> {
+        &self.checkpoint.published().rejected
     }
 
     /// Whether a read first needs to know what the hub proves: see
@@ -122,13 +130,9 @@ impl Source {
     }
 
     /// Sets the contents of groups that clusters keep or get while another one is rolled out, from
-    /// the next read on. A folder on disk has no others.
-    pub fn set_earlier(&mut self, contents: &Arc<EarlierContents>) {
-        let mirror = match &self.origin {
-            Origin::Mirror { mirror, .. } => Some(&**mirror),
-            Origin::Directory(_) => None,
-        };
-        self.reading.set_earlier(contents, mirror, &self.config.path);
+    /// the next read on. A folder on disk has no other commits.
+    pub fn set_earlier(&mut self, contents: Arc<EarlierContents>) {
+        self.reading.set_earlier(contents);
     }
 
     /// Fetches, verifies and renders. Unchanged files are not read again.

@@ -9,9 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gitwork_core::config::tenancy::Tenancy;
-use gitwork_core::model::name::{CommitId, RepoPath, SourceId};
+use gitwork_core::model::digest::Digest;
+use gitwork_core::model::name::{ClusterName, CommitId, GroupName, RepoPath, SourceId};
 use gitwork_core::model::operation_error::{OperationError as _, describe};
 use gitwork_core::model::snapshot::Objects as _;
+use gitwork_core::rollout::earlier::{EarlierContent, EarlierContents};
 use gitwork_git::{
     Auth, FetchError, FolderLock, Mirror, MirrorError, MirrorLimits, Mirrors, Reference, Remote,
 };
@@ -362,6 +364,97 @@ fn reader_keeps_its_repository_while_another_process_rebuilds_the_mirror() {
     drop(snapshot);
     reader.fetch(&Reference::Head, &Arc::default()).unwrap();
     assert_eq!(repositories(&folder), ["mirror-1.git", "mirror-1.lock"]);
+}
+
+/// The commits that are kept in the newest repository of a mirror's folder.
+fn kept(folder: &Path) -> Vec<String> {
+    let newest = repositories(folder).into_iter().rfind(|name| name.ends_with(".git")).unwrap();
+    let git = git2::Repository::open_bare(folder.join(newest)).unwrap();
+    let mut names: Vec<String> = git
+        .references_glob("refs/gitwork/kept/*")
+        .unwrap()
+        .map(|found| found.unwrap().name().unwrap().to_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn kept_commits_outlive_their_branch_and_the_repository_of_the_mirror() {
+    let world = World::new();
+    let big: String = (0..20_000).map(|number| format!("{number:x}")).collect();
+    world.repo.commit("big", &[("big", Some(&big))]);
+    let folder = world.folder.path().join("mirror");
+    let open = |limits| Mirror::open(&folder, world.remote(Auth::None), limits).unwrap();
+    let mut mirror = open(MirrorLimits::default());
+    for name in ["main", "next", "big"] {
+        mirror.fetch(&Reference::Branch(name.into()), &Arc::default()).unwrap();
+    }
+    let [one, two] = ["one", "two"].map(|id| SourceId::parse(id).unwrap());
+    mirror.keep(&one, &[world.next].into()).unwrap();
+    mirror.keep(&two, &[world.main, world.next].into()).unwrap();
+    mirror.keep(&two, &[world.next].into()).unwrap();
+    let both = ["one", "two"].map(|id| format!("refs/gitwork/kept/{id}/{}", world.next));
+    assert_eq!(kept(&folder), both);
+
+    for name in ["next", "big"] {
+        world.repo.delete_branch(name);
+    }
+    let limits =
+        MirrorLimits { mirror_bytes_max: mirror.size().unwrap() - 1, ..MirrorLimits::default() };
+    let mut rebuilding = open(limits);
+    rebuilding.fetch(&Reference::Head, &Arc::default()).unwrap();
+    assert!(repositories(&folder).contains(&"mirror-1.git".to_owned()));
+    let file = "team/clusters/edge-2/db";
+    assert!(rebuilding.snapshot(world.next, &RepoPath::parse(file).unwrap()).is_ok());
+    assert_eq!(kept(&folder), both);
+    rebuilding.keep(&one, &[].into()).unwrap();
+    assert_eq!(kept(&folder), both[1..]);
+
+    // What is kept must not make the mirror unusable.
+    let tight = MirrorLimits { mirror_bytes_max: rebuilding.size().unwrap() - 1, ..limits };
+    let mut mirror = open(tight);
+    assert_eq!(mirror.fetch(&Reference::Head, &Arc::default()).unwrap().commit, world.main);
+    assert_eq!(kept(&folder), Vec::<String>::new());
+    assert!(mirror.snapshot(world.next, &RepoPath::root()).is_err());
+}
+
+#[test]
+fn commits_of_earlier_contents_are_fetched_by_their_ids_and_kept() {
+    let world = World::new();
+    world.repo.delete_branch("next");
+    let sources = sources();
+    let branch = Reference::Branch("main".into());
+    let mut source = sources.open(world.config("one", branch, "", Auth::None)).unwrap();
+    source.read(&Arc::default()).unwrap();
+    let folder = world.mirrors().remove(0);
+    let content = Digest::of(b"an earlier content");
+    let earlier = EarlierContent {
+        head: Digest::of(b"the content of the branch"),
+        commits: [(content, world.next)].into(),
+        clusters: [(ClusterName::parse("edge-1").unwrap(), content)].into(),
+    };
+    let contents = Arc::new(EarlierContents::from([(GroupName::parse("web").unwrap(), earlier)]));
+    source.set_earlier(contents.clone());
+    // The server does not give what no branch has: the source is read all the same.
+    assert_eq!(source.read(&Arc::default()).unwrap().desired.commit, Some(world.main));
+    assert_eq!(kept(&folder), Vec::<String>::new());
+
+    let mut config = world.repo.git2().config().unwrap();
+    config.set_bool("uploadpack.allowAnySHA1InWant", true).unwrap();
+    let requests = world.requests();
+    source.read(&Arc::default()).unwrap();
+    assert_eq!(
+        world.requests().1,
+        requests.1,
+        "it is not asked for again before something changes"
+    );
+    source.set_earlier(contents);
+    source.read(&Arc::default()).unwrap();
+    assert_eq!(kept(&folder), [format!("refs/gitwork/kept/one/{}", world.next)]);
+    source.set_earlier(Arc::default());
+    source.read(&Arc::default()).unwrap();
+    assert_eq!(kept(&folder), Vec::<String>::new());
 }
 
 #[test]

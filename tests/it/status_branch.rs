@@ -5,14 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use gitwork_core::model::name::{ClusterName, CommitId, SourceId, WorkKey, WorkName};
+use gitwork_core::model::digest::Digest;
+use gitwork_core::model::name::{ClusterName, CommitId, GroupName, SourceId, WorkKey, WorkName};
 use gitwork_core::model::operation_error::OperationError as _;
+use gitwork_core::plan::rollout_progress::GroupProgress;
 use gitwork_core::report::status::State;
 use gitwork_core::report::status::source::SourceStatus;
 use gitwork_core::report::status_branch::StatusSummary;
 use gitwork_forge::StatusBranchReporter;
 use gitwork_git::{
-    Auth, FetchError, Published, PushError, Remote, StatusBranch, StatusBranchCheckpoint,
+    Auth, FetchError, Published, PublishedRecord, PushError, Remote, StatusBranch,
+    StatusBranchCheckpoint,
 };
 use gitwork_runtime::clock::WallClock;
 use tokio::sync::watch;
@@ -121,10 +124,13 @@ fn status_branch_is_an_orphan_with_every_file_and_stays_unchanged() {
 fn checkpoint_accepts_only_plausible_records_of_its_own_source() {
     let world = World::new();
     let cancel = Arc::new(AtomicBool::new(false));
-    let record_generation = |branch: &str, source: &str, url: String| {
+    let read = |branch: &str, source: &str, url: String| {
         let folder = world.folder.path().join("checkpoint");
         let checkpoint = StatusBranchCheckpoint::new(&folder, remote(url, Auth::None), branch);
-        checkpoint.record_generation(&SourceId::parse(source).unwrap(), &cancel)
+        checkpoint.read(&SourceId::parse(source).unwrap(), &cancel)
+    };
+    let record_generation = |branch: &str, source: &str, url: String| {
+        read(branch, source, url).map(|published| published.generation)
     };
     let url = || world.repo.file_url();
     assert_eq!(
@@ -141,6 +147,21 @@ fn checkpoint_accepts_only_plausible_records_of_its_own_source() {
         assert_eq!(record_generation(BRANCH, "fleet", url()).unwrap(), believed);
         assert_eq!(record_generation(BRANCH, "another", url()).unwrap(), 0);
     }
+
+    let rollout = |group: &str, rejected| GroupProgress {
+        group: group.into(),
+        content: Digest::of(group.as_bytes()).to_string(),
+        rejected,
+        ..GroupProgress::default()
+    };
+    let mut status = SourceStatus::clone(&source_status(1, &[("edge-1", State::Applied)]));
+    status.rollouts =
+        vec![rollout("tills", true), rollout("web", false), rollout("No group", true)];
+    pushed(&mut branch, &Arc::new(status));
+    let tills = (GroupName::parse("tills").unwrap(), Digest::of(b"tills"));
+    assert_eq!(read(BRANCH, "fleet", url()).unwrap().rejected, [tills].into());
+    assert_eq!(read(BRANCH, "another", url()).unwrap(), PublishedRecord::default());
+
     let away = format!("{}-that-is-not-there", url());
     assert!(record_generation(BRANCH, "fleet", away).is_err(), "unknown is not none");
 }

@@ -104,6 +104,11 @@ impl GroupFile {
         }
         if let Some(rollout) = &self.rollout {
             rollout.each_problem(report);
+            if self.placement.is_none() && rollout.uses_decision_groups() {
+                let message = "goes by the decision groups of a Placement; the group needs \
+                               `placement`";
+                report(GroupProblem { pointer: "/rollout".into(), message: message.into() });
+            }
         }
     }
 }

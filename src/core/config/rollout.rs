@@ -59,8 +59,8 @@ pub enum RolloutType {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(deny_unknown_fields)]
 pub struct StrategySettings {
-    /// Decision groups of the Placement that come first, one after the other; a failure in one of
-    /// them stops the rollout.
+    /// Of `Progressive` and `ProgressivePerGroup`: decision groups of the Placement that come
+    /// first, one after the other. A failure in one of them stops the rollout.
     #[schemars(length(max = 100))]
     pub mandatory_decision_groups: Vec<MandatoryGroup>,
     /// Of `Progressive`: number or percentage of the clusters that may be in progress at a time.
@@ -79,9 +79,9 @@ pub struct StrategySettings {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(deny_unknown_fields)]
 pub struct MandatoryGroup {
-    /// Name of the decision group.
+    /// Name of the decision group. All groups of this name come first.
     pub group_name: Option<String>,
-    /// Index of the decision group.
+    /// Index of the decision group, from 0.
     pub group_index: Option<u32>,
 }
 
@@ -135,6 +135,21 @@ pub enum Amount {
     Number(i64),
     /// With quotes, or with a percent sign.
     Text(String),
+}
+
+impl RolloutSettings {
+    /// Whether the waves are decision groups of a Placement.
+    pub fn uses_decision_groups(&self) -> bool {
+        let kind = self.kind.filter(|_| self.waves.is_none());
+        let mandatory = |settings: &Option<StrategySettings>| {
+            settings.as_ref().is_some_and(|found| !found.mandatory_decision_groups.is_empty())
+        };
+        match kind.unwrap_or_default() {
+            RolloutType::All => false,
+            RolloutType::Progressive => mandatory(&self.progressive),
+            RolloutType::ProgressivePerGroup => true,
+        }
+    }
 }
 
 impl JsonSchema for Amount {

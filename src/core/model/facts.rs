@@ -172,6 +172,9 @@ pub struct PlacementFacts {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DecisionGroupFacts {
+    /// Its name; empty for clusters that no group of the Placement asks for.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
     /// The PlacementDecisions with the clusters of the group.
     pub decisions: Vec<String>,
     /// How many clusters these have.
@@ -250,6 +253,13 @@ impl PlacementFacts {
         let clusters: BTreeSet<&ClusterName> = self.decisions.values().flatten().collect();
         let inconsistency = self.inconsistency(clusters.len());
         SelectedClusters { clusters, inconsistency, unreachable: &self.unreachable }
+    }
+
+    /// The clusters of a decision group, by the position of the group.
+    pub fn decision_group(&self, index: usize) -> impl Iterator<Item = &ClusterName> {
+        let group = self.decision_groups.get(index);
+        let decisions = group.into_iter().flat_map(|group| &group.decisions);
+        decisions.filter_map(|name| self.decisions.get(name)).flatten()
     }
 
     fn inconsistency(&self, found: usize) -> Option<PlacementInconsistency> {
@@ -502,6 +512,7 @@ mod tests {
         PlacementFacts {
             number_of_selected_clusters: Some(clusters.len()),
             decision_groups: vec![DecisionGroupFacts {
+                name: String::new(),
                 decisions: decisions.keys().cloned().collect(),
                 cluster_count: clusters.len(),
             }],

@@ -33,6 +33,9 @@ pub struct GroupProgress {
     /// Whether it goes on only if somebody acts.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
+    /// Whether the content was stopped: clusters failed, or somebody stopped it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub rejected: bool,
     /// The hash for `gitwork approve` that lets it go on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approval: Option<String>,

@@ -5,7 +5,7 @@ mod matcher;
 mod membership;
 
 pub use inputs::{
-    GroupConfig, GroupConfigs, GroupDefaults, GroupInputs, GroupOverride, GroupWaves,
+    GroupConfig, GroupConfigs, GroupDefaults, GroupInputs, GroupOverride, GroupWaves, PlacedWaves,
     defaults_digest,
 };
 pub use matcher::Certainty;

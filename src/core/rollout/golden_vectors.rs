@@ -7,9 +7,11 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::ocm::{GroupKey, OcmRollout, OcmStrategy, PlacementGroup};
+use super::rules::{DecisionGroupRules, DecisionGroupWaves, REST, RolloutRules, WaveRules};
 use super::state::{ActiveCluster, ActiveClusters, ClusterState};
 use super::waves::{Rollout, Wave};
-use crate::config::rollout::{Amount, DurationText, Threshold};
+use crate::config::rollout::{Amount, DurationText, RolloutSettings, Threshold};
+use crate::config::window::ChangeWindows;
 use crate::model::name::ClusterName;
 
 /// The clusters that may be in a result: `active|timed out|b` if too many have failed.
@@ -199,11 +201,7 @@ impl Vector {
     }
 
     fn ocm(&self) -> String {
-        let key = |text: &&str| match text.parse() {
-            Ok(index) => GroupKey::Index(index),
-            Err(_) => GroupKey::Name((*text).to_owned()),
-        };
-        let mandatory = self.mandatory.iter().map(key).collect();
+        let mandatory = self.keys();
         let max_concurrency = Some(Self::threshold(self.concurrency));
         let strategy = match self.strategy {
             "all" => OcmStrategy::All,
@@ -225,32 +223,43 @@ impl Vector {
         outcome(&found.active, &found.timed_out, found.breach)
     }
 
+    fn keys(&self) -> Vec<GroupKey> {
+        let key = |text: &&str| match text.parse() {
+            Ok(index) => GroupKey::Index(index),
+            Err(_) => GroupKey::Name((*text).to_owned()),
+        };
+        self.mandatory.iter().map(key).collect()
+    }
+
     /// The strategy as waves: mandatory groups, then the other groups or all of their clusters.
     fn waves(&self) -> Vec<Wave> {
-        let wave = |clusters, max_concurrency: Option<&str>, failures: &str| Wave {
-            name: String::new(),
-            clusters,
-            max_concurrency: max_concurrency.map(Self::threshold),
-            max_failures: Self::threshold(failures),
+        let is_all = self.strategy == "all";
+        let rest = WaveRules {
+            name: REST.to_owned(),
+            max_concurrency: (!is_all).then(|| Self::threshold(self.concurrency)),
+            max_failures: Self::threshold(if is_all { "100%" } else { self.failures }),
             soak: Self::duration(self.soak).unwrap(),
-            gate: None,
+            needs_approval: false,
+            window: ChangeWindows::default(),
         };
-        let is_mandatory = |index: usize, group: &PlacementGroup| {
-            self.mandatory.iter().any(|key| *key == group.name || *key == index.to_string())
-        };
-        let groups = self.decision_groups().into_iter().enumerate();
-        let (first, rest): (Vec<_>, Vec<_>) =
-            groups.partition(|(index, group)| is_mandatory(*index, group));
-        let first = first.into_iter().map(|(_, group)| wave(group.clusters, None, "0"));
-        let rest = rest.into_iter().map(|(_, group)| group.clusters);
-        let rest: Vec<Wave> = match self.strategy {
-            "all" => vec![wave(rest.flatten().collect(), None, "100%")],
-            "progressive" => {
-                vec![wave(rest.flatten().collect(), Some(self.concurrency), self.failures)]
+        let rules = RolloutRules { deadline: None, waves: vec![rest], returns: false };
+        let is_per_group = self.strategy == "per-group";
+        let of_groups = DecisionGroupRules { mandatory: self.keys(), is_per_group };
+        let groups = self.decision_groups();
+        let names: Vec<&str> = groups.iter().map(|group| group.name.as_str()).collect();
+        let DecisionGroupWaves { rules, waves } = of_groups.waves(&names, &rules).unwrap();
+        let wave = |(index, rules): (usize, &WaveRules)| {
+            let of_wave = groups.iter().zip(&waves).filter(|(_, wave)| **wave == index);
+            Wave {
+                name: rules.name.clone(),
+                clusters: of_wave.flat_map(|(group, _)| group.clusters.clone()).collect(),
+                max_concurrency: rules.max_concurrency,
+                max_failures: rules.max_failures,
+                soak: rules.soak,
+                gate: None,
             }
-            _ => rest.map(|clusters| wave(clusters, None, self.failures)).collect(),
         };
-        first.chain(rest).collect()
+        rules.waves.iter().enumerate().map(wave).collect()
     }
 
     fn ours(&self) -> String {
@@ -313,7 +322,42 @@ fn waves_are_as_ocm_but_for_its_defects() {
 
 #[test]
 fn a_rollout_without_a_known_type_is_rejected() {
-    let read = serde_yaml::from_str::<crate::config::rollout::RolloutSettings>;
+    let read = serde_yaml::from_str::<RolloutSettings>;
     assert!(read("type: ''").is_err() && read("type: Slow").is_err());
     assert!(read("type: Progressive").is_ok());
+}
+
+#[test]
+fn decision_groups_are_waves_with_names_and_mandatory_ones_tolerate_no_failure() {
+    let read = |text: &str| -> RolloutSettings { serde_yaml::from_str(text).unwrap() };
+    let settings = read(
+        "{type: ProgressivePerGroup, progressivePerGroup: {maxFailures: 10%, minSuccessTime: 5m, \
+         mandatoryDecisionGroups: [{groupName: canary}, {groupIndex: 0}]}}",
+    );
+    let (rules, groups) = (RolloutRules::of(&settings), DecisionGroupRules::of(&settings).unwrap());
+    let found = groups.waves(&["", "eu", "canary", "eu", "canary"], &rules).unwrap();
+    let names: Vec<&str> = found.rules.waves.iter().map(|wave| wave.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["group-0", "group-2-canary", "group-4-canary", "group-1-eu", "group-3-eu", "*"]
+    );
+    assert_eq!(found.waves, [0, 3, 1, 4, 2]);
+    let failures: Vec<Threshold> = found.rules.waves.iter().map(|wave| wave.max_failures).collect();
+    let (none, some) = (Threshold::Count(0), Threshold::Percent(10));
+    assert_eq!(failures, [none, none, none, some, some, some]);
+    assert!(found.rules.waves.iter().all(|wave| wave.soak == Duration::from_secs(300)));
+    assert_eq!(groups.waves(&["", "eu"], &rules), None, "no canary");
+
+    let settings = read(
+        "{type: Progressive, progressive: {maxConcurrency: 2, \
+         mandatoryDecisionGroups: [{groupIndex: 1}]}}",
+    );
+    let (rules, groups) = (RolloutRules::of(&settings), DecisionGroupRules::of(&settings).unwrap());
+    let found = groups.waves(&["a", "b", "c"], &rules).unwrap();
+    assert_eq!((found.rules.waves.len(), found.waves), (2, vec![1, 0, 1]));
+    let concurrency = found.rules.waves.iter().map(|wave| wave.max_concurrency);
+    assert!(concurrency.eq([None, Some(Threshold::Count(2))]));
+    for text in ["{}", "{type: Progressive}", "{type: All}", "{waves: [{name: a}]}"] {
+        assert_eq!(DecisionGroupRules::of(&read(text)), None, "{text}");
+    }
 }

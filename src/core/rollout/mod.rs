@@ -13,7 +13,9 @@ pub mod waves;
 #[cfg(test)]
 mod golden_vectors;
 
-pub use rules::{GroupRollout, RolloutMember, RolloutRules, WaveRules};
+pub use rules::{
+    DecisionGroupRules, DecisionGroupWaves, GroupRollout, RolloutMember, RolloutRules, WaveRules,
+};
 pub(crate) use state::later;
 pub use state::{ActiveCluster, ClusterState};
 pub use waves::{Gate, Rollout, RolloutProgress, Wave, WaveBreach};

@@ -28,6 +28,16 @@ pub enum GroupKey {
     Name(String),
 }
 
+impl GroupKey {
+    /// Whether it is the group at a position, with a name.
+    pub fn is_of(&self, index: usize, name: &str) -> bool {
+        match self {
+            Self::Index(wanted) => *wanted == index,
+            Self::Name(wanted) => !wanted.is_empty() && wanted == name,
+        }
+    }
+}
+
 /// OCM's strategies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OcmStrategy {
@@ -121,10 +131,7 @@ impl OcmRollout<'_> {
         rest: impl FnOnce(&[&PlacementGroup]) -> OcmProgress,
     ) -> OcmProgress {
         let is_mandatory = |index: usize, group: &PlacementGroup| {
-            mandatory.iter().any(|key| match key {
-                GroupKey::Index(wanted) => *wanted == index,
-                GroupKey::Name(name) => !name.is_empty() && *name == group.name,
-            })
+            mandatory.iter().any(|key| key.is_of(index, &group.name))
         };
         let (first, others): (Vec<_>, Vec<_>) =
             self.groups.iter().enumerate().partition(|(index, group)| is_mandatory(*index, group));

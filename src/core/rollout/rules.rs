@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::ocm::GroupKey;
 use crate::config::rollout::{
-    Amount, DurationText, OnFailure, RolloutSettings, RolloutType, StrategySettings, Threshold,
-    WaveSettings,
+    Amount, DurationText, MandatoryGroup, OnFailure, RolloutSettings, RolloutType,
+    StrategySettings, Threshold, WaveSettings,
 };
 use crate::config::window::ChangeWindows;
 use crate::model::digest::Digest;
@@ -113,6 +114,90 @@ impl RolloutRules {
         };
         let deadline = deadline(found.progress_deadline.as_ref());
         Self { deadline, waves: vec![wave], returns: returns(settings) }
+    }
+}
+
+/// The decision groups of a Placement that a strategy goes by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecisionGroupRules {
+    /// Those that come first, one after the other. No cluster of them may fail.
+    pub mandatory: Vec<GroupKey>,
+    /// Whether the others come one after the other too. Else their clusters come together.
+    pub is_per_group: bool,
+}
+
+/// The waves of decision groups.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DecisionGroupWaves {
+    /// The waves.
+    pub rules: Arc<RolloutRules>,
+    /// The position of the wave of each decision group.
+    pub waves: Vec<usize>,
+}
+
+impl DecisionGroupRules {
+    /// Those of valid settings; `None` if they do not go by decision groups.
+    pub fn of(settings: &RolloutSettings) -> Option<Self> {
+        if !settings.uses_decision_groups() {
+            return None;
+        }
+        let is_per_group = settings.kind == Some(RolloutType::ProgressivePerGroup);
+        let of_group = &settings.progressive_per_group;
+        let found = if is_per_group { of_group } else { &settings.progressive };
+        let mandatory = found.iter().flat_map(|found| &found.mandatory_decision_groups);
+        Some(Self { mandatory: mandatory.filter_map(key).collect(), is_per_group })
+    }
+
+    /// The waves of a Placement with decision groups of these names. `rules`: those without
+    /// decision groups. `None` if it lacks a mandatory group: nobody knows which clusters come
+    /// first.
+    pub fn waves(&self, names: &[&str], rules: &RolloutRules) -> Option<DecisionGroupWaves> {
+        let mut first = vec![false; names.len()];
+        for key in &self.mandatory {
+            let mut is_there = false;
+            for (index, (name, first)) in names.iter().zip(&mut first).enumerate() {
+                let is_wanted = key.is_of(index, name);
+                (*first, is_there) = (*first || is_wanted, is_there || is_wanted);
+            }
+            if !is_there {
+                return None;
+            }
+        }
+        let rest = rules.waves.last()?;
+        let (mut waves, mut of_groups) = (Vec::new(), vec![0; names.len()]);
+        for is_mandatory in [true, false] {
+            for (index, name) in
+                names.iter().enumerate().filter(|(at, _)| first[*at] == is_mandatory)
+            {
+                of_groups[index] = waves.len();
+                if is_mandatory || self.is_per_group {
+                    waves.push(WaveRules::of_group(index, name, is_mandatory, rest));
+                }
+            }
+        }
+        waves.push(rest.clone());
+        let rules = RolloutRules { waves, ..rules.clone() };
+        Some(DecisionGroupWaves { rules: Arc::new(rules), waves: of_groups })
+    }
+}
+
+fn key(group: &MandatoryGroup) -> Option<GroupKey> {
+    let by_index = || group.group_index.and_then(|index| usize::try_from(index).ok());
+    let by_name = group.group_name.clone().map(GroupKey::Name);
+    by_name.or_else(|| by_index().map(GroupKey::Index))
+}
+
+impl WaveRules {
+    /// The wave of one decision group.
+    fn of_group(index: usize, name: &str, is_mandatory: bool, rest: &Self) -> Self {
+        let dash = if name.is_empty() { "" } else { "-" };
+        Self {
+            // Names of groups need not differ.
+            name: format!("group-{index}{dash}{name}"),
+            max_concurrency: None,
+            max_failures: if is_mandatory { Threshold::Count(0) } else { rest.max_failures },
+            ..rest.clone()
+        }
     }
 }
 

@@ -401,6 +401,7 @@ mod tests {
             let facts = PlacementFacts {
                 number_of_selected_clusters: Some(count),
                 decision_groups: vec![DecisionGroupFacts {
+                    name: String::new(),
                     decisions: vec!["batch-decision-1".into()],
                     cluster_count: count,
                 }],

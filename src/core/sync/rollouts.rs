@@ -44,6 +44,8 @@ pub(crate) struct RolloutInputs<'a> {
     pub plan: PlanInputs<'a>,
     /// As on the hub.
     pub recorded: &'a GroupRecords,
+    /// The contents that the status branch calls rejected. A restored hub may not know that.
+    pub known_rejected: &'a BTreeMap<GroupName, Digest>,
     /// Clusters that cannot be reached.
     pub offline: &'a BTreeSet<ClusterName>,
     pub now: Timestamp,
@@ -166,7 +168,8 @@ impl Rollouts {
         let recorded = inputs.recorded.get(group);
         // Without a place for the record, this process knows more than the hub.
         let known = before.get(group).filter(|known| known.content == rollout.content);
-        let record = match known.or(recorded) {
+        // A hub without a namespace for gitwork has no record at all.
+        let record = match known.or(recorded).or_else(|| before.get(group)) {
             Some(record) if record.content == rollout.content => record.clone(),
             Some(record) => record.followed_by(rollout.content),
             None => GroupRecord::new(rollout.content),
@@ -408,8 +411,7 @@ impl GroupView<'_> {
             let clusters = clusters.collect();
             self.record.rejected = Some(RejectedContent { wave, clusters });
         }
-        let is_restored = self.inputs.plan.policy.restored.is_some();
-        let is_held = self.record.rejected.is_some() || is_restored || self.is_paused();
+        let is_held = self.record.rejected.is_some() || self.is_restored() || self.is_paused();
         if is_held || self.are_members_unknown() {
             progress.active.retain(|_, active| *active != ActiveCluster::ToApply);
         }
@@ -435,12 +437,15 @@ impl GroupView<'_> {
         }
     }
 
-    /// Stops the rollout if somebody wants that.
+    /// Stops the rollout if somebody wants that, or if it was stopped before the hub was restored
+    /// from an older backup.
     fn stop(&mut self) {
         let attempt = self.record.attempt();
         let steps = [RolloutStep::Stop(attempt), RolloutStep::Return(attempt)];
         let is_asked = steps.into_iter().any(|step| self.is_approved(step));
-        if is_asked && self.record.rejected.is_none() {
+        let known = self.inputs.known_rejected.get(self.group);
+        let was_rejected = self.is_restored() && known == Some(&self.rollout.content);
+        if (is_asked || was_rejected) && self.record.rejected.is_none() {
             let wave = self.record.begun.clone().unwrap_or_default();
             self.record.rejected = Some(RejectedContent { wave, clusters: BTreeSet::new() });
         }
@@ -457,6 +462,11 @@ impl GroupView<'_> {
         let (group, content) = (self.group, self.rollout.content);
         let ours = all.filter(move |one| one.group == *group && one.content == content);
         ours.map(|one| &one.step)
+    }
+
+    /// Whether the hub was restored from a backup, and nobody has confirmed that.
+    fn is_restored(&self) -> bool {
+        self.inputs.plan.policy.restored.is_some()
     }
 
     /// The number of the last pause, or 0.
@@ -639,6 +649,7 @@ impl GroupView<'_> {
             soaking_until: soaking.max().filter(|until| *until > self.inputs.now),
             waits_for: next.map(ToString::to_string),
             held: next.is_some_and(|wait| wait.is_held()),
+            rejected: self.record.rejected.is_some(),
             approval: next.and_then(|wait| Some(wait.approval.as_ref()?.1.to_string())),
         }
     }
@@ -676,7 +687,7 @@ impl GroupView<'_> {
         let needs_approval = self.needs_approval(wave);
         let cause = match (&self.record.rejected, progress.gate) {
             _ if self.is_unrecorded => RolloutWaitCause::RecordFull,
-            _ if self.inputs.plan.policy.restored.is_some() => RolloutWaitCause::Restored,
+            _ if self.is_restored() => RolloutWaitCause::Restored,
             _ if member.is_blocked => RolloutWaitCause::Blocked,
             _ if self.are_members_unknown() => RolloutWaitCause::MembersUnknown,
             (Some(rejected), _) => RolloutWaitCause::Stopped {

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::model::name::{ClusterName, SourceId, WorkKey};
+use crate::model::digest::Digest;
+use crate::model::name::{ClusterName, GroupName, SourceId, WorkKey};
 use crate::plan::lint::PlanViolation;
 use crate::plan::observed::ObservedWork;
 use crate::plan::order::{UpdateWaits, awaited_works};
@@ -37,6 +38,8 @@ pub struct SyncState {
     /// is written.
     unconfirmed_owners: BTreeMap<WorkKey, BTreeSet<WorkKey>>,
     rollouts: Rollouts,
+    /// The contents of groups that the status branch calls rejected.
+    known_rejected: BTreeMap<GroupName, Digest>,
     /// Clusters that cannot be reached.
     offline: BTreeSet<ClusterName>,
     /// The time of day, as last set.
@@ -63,6 +66,7 @@ impl SyncState {
             last_plan: LastPlan::default(),
             unconfirmed_owners: BTreeMap::new(),
             rollouts: Rollouts::default(),
+            known_rejected: BTreeMap::new(),
             offline: BTreeSet::new(),
             time: None,
             rollouts_due: None,
@@ -173,11 +177,18 @@ impl SyncState {
         }
         let none = GroupRecords::new();
         let recorded = self.facts.record.current().map_or(&none, |record| &record.rollouts);
-        let offline = &self.offline;
-        let waits = self.rollouts.update(RolloutInputs { plan, recorded, offline, now, zone });
+        let (offline, known_rejected) = (&self.offline, &self.known_rejected);
+        let inputs = RolloutInputs { plan, recorded, known_rejected, offline, now, zone };
+        let waits = self.rollouts.update(inputs);
         if self.guards.set_rollout_waits(waits) {
             self.facts.mark_changed();
         }
+    }
+
+    /// Sets the contents of groups that the status branch calls rejected. They count on a hub that
+    /// was restored from a backup, whose record may not know of them.
+    pub fn set_known_rejected(&mut self, contents: BTreeMap<GroupName, Digest>) {
+        self.known_rejected = contents;
     }
 
     /// What clusters of groups keep or get in place of the content of Git's head, for the next read

@@ -147,7 +147,7 @@ impl Reconciler {
             }
         };
         self.state.facts_mut().history.read_after(fetched.known_before);
-        self.observe_record_generation();
+        self.observe_known_record();
         self.reports.fetched(&read, at, leads);
         let facts = self.state.facts_mut();
         facts.set_signed(read.is_signed);
@@ -161,8 +161,9 @@ impl Reconciler {
         true
     }
 
-    /// Applies the record generation that the source remembers; a fetch may have updated it.
-    fn observe_record_generation(&mut self) {
+    /// Applies what the source remembers of the record; a fetch may have updated it.
+    fn observe_known_record(&mut self) {
+        self.source.known_rejected().into_iter().for_each(|it| self.state.set_known_rejected(it));
         if let Some(generation) = self.source.known_record_generation() {
             self.state.facts_mut().record.observe_generation(generation);
         }

@@ -1,5 +1,6 @@
 //! The source of an engine. One thread at a time uses it: a fetch, or a query of Git's history.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,8 +8,9 @@ use tokio::task::JoinHandle;
 
 use super::error::EngineError;
 use crate::reader::{SourceReader, on_source};
+use gitwork_core::model::digest::Digest;
 use gitwork_core::model::facts::Facts;
-use gitwork_core::model::name::SourceId;
+use gitwork_core::model::name::{GroupName, SourceId};
 use gitwork_core::plan::rewind::AppliedCommits;
 use gitwork_core::rollout::earlier::EarlierContents;
 use gitwork_core::sync::verification_base::VerificationBase;
@@ -67,6 +69,12 @@ impl SourceAccess {
     /// `None` while a thread uses the source.
     pub fn known_record_generation(&self) -> Option<u64> {
         self.reader.as_ref().map(|reader| reader.known_record_generation())
+    }
+
+    /// The contents of groups that the status branch calls rejected; `None` while a thread uses the
+    /// source.
+    pub fn known_rejected(&self) -> Option<BTreeMap<GroupName, Digest>> {
+        self.reader.as_ref().map(|reader| reader.known_rejected())
     }
 
     /// Sets what the hub says of clusters, unless a thread uses the source.

@@ -1,6 +1,7 @@
 //! Somebody works with the page: keyboard, mouse, filter, and a daemon that goes away.
 
 use gitwork_core::model::name::RepoPath;
+use gitwork_core::plan::rollout_progress::{GroupProgress, WaveProgress};
 use gitwork_core::report::status::State;
 use gitwork_core::report::status::source::WorkState;
 
@@ -241,6 +242,53 @@ async fn held_plan_is_shown_with_its_approve_command() {
     stage.publish(&status);
     tab.until("document.querySelectorAll('.note.held').length === 0").await;
     assert_clean(&tab, &stage);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rollouts_are_bands_with_a_part_for_each_wave() {
+    let stage = Stage::start(&["fleet"], 0).await;
+    let mut status = fleet(10);
+    let wave = |name: &str, clusters, done| WaveProgress {
+        name: name.into(),
+        clusters,
+        done,
+        waiting: clusters - done,
+        ..WaveProgress::default()
+    };
+    let waves = vec![wave("lab", 2, 2), wave("bonn", 10, 4), wave("*", 30, 0)];
+    let (group, content) = ("tills".to_owned(), "0".repeat(64));
+    let open = GroupProgress { group, content, waves, ..GroupProgress::default() };
+    let why = "waits for wave bonn of group tills, which nobody has approved";
+    let held = GroupProgress {
+        wave: Some("bonn".into()),
+        waits_for: Some(why.into()),
+        held: true,
+        ..open.clone()
+    };
+    status.rollouts = vec![held, GroupProgress { group: "ended".into(), ..open }];
+    stage.publish(&status);
+    let browser = Browser::start();
+    let tab = browser.tab(1280, 700);
+    tab.open(&stage.url());
+    tab.until("document.querySelectorAll('.rollout').length === 1").await;
+    let line = tab.eval("document.querySelector('.rollout p').innerText");
+    assert_eq!(line, format!("group tills: wave 2/3 bonn, 6/42 clusters; {why}"));
+    let waves = "[...document.querySelectorAll('.waves li')].map((one) => one.innerText)";
+    let shown: Vec<String> = serde_json::from_value(tab.eval(waves)).unwrap();
+    let shown: Vec<&str> = shown.iter().flat_map(|one| one.split_whitespace()).collect();
+    let shown = shown.join(" ");
+    assert_eq!(shown, "lab 2 done bonn 4 done, 6 waiting last wave 30 waiting");
+    let now = "document.querySelector('.waves [aria-current=step] .wave').innerText";
+    assert_eq!(tab.eval(now), "bonn");
+    let widths = "[...document.querySelectorAll('[aria-current=step] .part')].map((one) => \
+                  Math.round(one.getBoundingClientRect().width))";
+    let widths: Vec<f64> = serde_json::from_value(tab.eval(widths)).unwrap();
+    assert!((widths[1] / widths[0] - 1.5).abs() < 0.1, "4 and 6 clusters: {widths:?}");
+    assert_clean(&tab, &stage);
+
+    status.rollouts.clear();
+    stage.publish(&status);
+    tab.until("document.querySelectorAll('.rollout').length === 0").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

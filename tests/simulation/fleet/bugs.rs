@@ -64,10 +64,12 @@ pub enum Bug {
     BreachForgotten,
     ApprovalOfOtherContent,
     UntestedContentForJoining,
+    LastGoodTooEarly,
+    ReturnDeletes,
 }
 
 /// Every planted bug, with its row in `docs/simulation.md`.
-pub const ALL: [(Bug, &str); 42] = [
+pub const ALL: [(Bug, &str); 44] = [
     (
         Bug::PreconditionDropped,
         "a write carries the current version on the hub, not the planned one",
@@ -141,6 +143,8 @@ pub const ALL: [(Bug, &str); 42] = [
     (Bug::BreachForgotten, "after a restart, a content that failed is rolled out further"),
     (Bug::ApprovalOfOtherContent, "an approved wave is approved for every content"),
     (Bug::UntestedContentForJoining, "a cluster that joins a group gets the content at once"),
+    (Bug::LastGoodTooEarly, "a content counts as good when its rollout begins"),
+    (Bug::ReturnDeletes, "a return takes away the objects that only the rejected content has"),
 ];
 
 impl Bug {

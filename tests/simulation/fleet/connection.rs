@@ -480,7 +480,11 @@ impl Hub for Connection {
         before: Option<&'a StoredRecord>,
     ) -> BoxFuture<'a, Result<StoredRecord, HubError>> {
         let (connection, source) = (self.clone(), source.clone());
-        let (record, before) = (record.clone(), before.cloned());
+        let (mut record, before) = (record.clone(), before.cloned());
+        if self.bug == Some(Bug::LastGoodTooEarly) {
+            let groups = record.rollouts.values_mut();
+            groups.for_each(|group| group.last_good = Some(group.content));
+        }
         sent(async move {
             connection.request().await?;
             let written = connection.hub.set_record(&source, &record, before.as_ref()).await;

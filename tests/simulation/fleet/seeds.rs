@@ -33,7 +33,7 @@ pub fn has_cluster_budgets(seed: u64) -> bool {
 }
 
 /// Each seed, and the bug that it found.
-pub const FOUND: [(u64, &str); 69] = [
+pub const FOUND: [(u64, &str); 70] = [
     (1, "an overdue retry woke the loop without end while the record was not known"),
     (4, "as seed 1, while the ancestry of the head was not known"),
     (30, "the time to read history again stayed in the past, and woke the loop without end"),
@@ -213,4 +213,9 @@ pub const FOUND: [(u64, &str); 69] = [
          the agent deleted what the next work orphaned",
     ),
     (155083, "as seed 125609"),
+    (
+        9933,
+        "the checker did not know that a cluster that waits gets the works that are missing of the \
+         content that it has",
+    ),
 ];

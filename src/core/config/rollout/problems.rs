@@ -67,8 +67,8 @@ impl RolloutSettings {
         self.add_wave_problems(&mut problems);
         let is_all = self.waves.is_none() && self.kind.unwrap_or_default() == RolloutType::All;
         if self.on_failure == Some(OnFailure::Return) && is_all {
-            problems
-                .add("/rollout/onFailure", "is for `waves` and `Progressive`: failures stop them");
+            let message = "is not used by `All`, which no failure stops";
+            problems.add("/rollout/onFailure", message);
         }
     }
 
@@ -81,10 +81,6 @@ impl RolloutSettings {
         let kind = self.kind.unwrap_or_default();
         if self.waves.is_some() && self.kind.is_some() {
             problems.add("/rollout/type", "is not used with `waves`");
-        }
-        if kind == RolloutType::ProgressivePerGroup {
-            let message = "cannot be `ProgressivePerGroup` in this version; use `waves`";
-            problems.add("/rollout/type", message);
         }
         for (field, of, settings) in all {
             let Some(settings) = settings else { continue };
@@ -123,9 +119,24 @@ impl RolloutSettings {
 
 impl StrategySettings {
     fn add_problems(&self, at: &str, of: RolloutType, problems: &mut Problems<'_>) {
-        if !self.mandatory_decision_groups.is_empty() {
-            let message = "cannot be used in this version; use `waves`";
-            problems.add(&format!("{at}/mandatoryDecisionGroups"), message);
+        let mandatory = format!("{at}/mandatoryDecisionGroups");
+        if of == RolloutType::All && !self.mandatory_decision_groups.is_empty() {
+            problems.add(&mandatory, "is not used by `All`, which waits for no cluster");
+        }
+        for (index, group) in self.mandatory_decision_groups.iter().enumerate() {
+            let at = format!("{mandatory}/{index}");
+            match (&group.group_name, group.group_index) {
+                (None, None) => {
+                    problems.add(&at, "says no group: it needs `groupName` or `groupIndex`");
+                }
+                (Some(_), Some(_)) => {
+                    problems.add(&at, "has `groupName` and `groupIndex`; write one of them");
+                }
+                (Some(name), None) if name.is_empty() => {
+                    problems.add(&format!("{at}/groupName"), "is empty");
+                }
+                _ => {}
+            }
         }
         let concurrency = format!("{at}/maxConcurrency");
         if of != RolloutType::Progressive && self.max_concurrency.is_some() {

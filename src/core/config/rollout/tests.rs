@@ -14,6 +14,8 @@ fn strategies_of_ocm_and_waves_are_fine() {
         "type: All\nall: {progressDeadline: 10m}",
         "type: Progressive\nprogressive: {maxConcurrency: '25%', minSuccessTime: 1h30m}",
         "type: Progressive\nprogressive: {maxConcurrency: '3', progressDeadline: None}",
+        "type: ProgressivePerGroup\nonFailure: return\nprogressivePerGroup: {maxFailures: 1, \
+         mandatoryDecisionGroups: [{groupName: canary}, {groupIndex: 0}]}",
         "waves: [{name: lab, selector: {labelSelector: {matchLabels: {purpose: lab}}}, soak: 1h}, \
          {name: rest, clusters: ['*'], maxConcurrency: 20, approval: required, window: {allow: \
          [{start: '22:00', end: '06:00'}]}}]\nmaxFailures: 1\nonFailure: hold",
@@ -41,9 +43,26 @@ fn zero_and_nonsense_are_found_with_their_place() {
         ("all: {progressDeadline: 0s}", "/all/progressDeadline is zero"),
         ("all: {maxConcurrency: 2}", "/all/maxConcurrency is used by"),
         ("progressive: {maxConcurrency: 2}", "/progressive is for `type: Progressive`"),
-        ("type: ProgressivePerGroup", "/type cannot be"),
         ("maxFailures: 1", "/maxFailures is for `waves`"),
-        ("onFailure: return", "/onFailure is for `waves`"),
+        (
+            "all: {mandatoryDecisionGroups: [{groupIndex: 1}]}",
+            "/all/mandatoryDecisionGroups is not used by `All`",
+        ),
+        (
+            "type: Progressive\nprogressive: {mandatoryDecisionGroups: [{}]}",
+            "/progressive/mandatoryDecisionGroups/0 says no group",
+        ),
+        (
+            "type: ProgressivePerGroup\nprogressivePerGroup: {mandatoryDecisionGroups: \
+             [{groupName: a, groupIndex: 1}]}",
+            "/progressivePerGroup/mandatoryDecisionGroups/0 has `groupName` and `groupIndex`",
+        ),
+        (
+            "type: ProgressivePerGroup\nprogressivePerGroup: {mandatoryDecisionGroups: \
+             [{groupName: ''}]}",
+            "/progressivePerGroup/mandatoryDecisionGroups/0/groupName is empty",
+        ),
+        ("onFailure: return", "/onFailure is not used by `All`"),
         ("waves: [{name: a}]", "/waves/0 says no cluster"),
         ("waves: [{name: A, clusters: [a]}]", "/waves/0/name has"),
         ("waves: [{name: a, clusters: [a], soak: x}]", "/waves/0/soak is"),

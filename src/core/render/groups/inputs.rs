@@ -16,14 +16,14 @@ use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope, Span};
 use crate::model::diagnostic_sink::DiagnosticSink;
 use crate::model::digest::Digest;
-use crate::model::facts::KnownFacts;
+use crate::model::facts::{Facts, KnownFacts, PlacementFacts, PlacementKey};
 use crate::model::name::{ClusterName, GroupName, ObjectId, RepoPath};
 use crate::model::snapshot::{ObjectError, Objects};
 use crate::render::config_file::read_config;
 use crate::render::layout::{self, OwnerFolder};
 use crate::render::values::FileValues;
 use crate::render::work_folder::ConfigIndex;
-use crate::rollout::RolloutRules;
+use crate::rollout::{DecisionGroupRules, DecisionGroupWaves, RolloutRules};
 use crate::text::truncate::truncate_chars;
 
 /// What a group's folder says.
@@ -81,6 +81,27 @@ pub struct GroupWaves {
     pub rules: Arc<RolloutRules>,
     /// The clusters of each wave but the last one.
     pub matchers: Vec<ClusterMatcher>,
+    /// How the decision groups of a Placement are waves, if the strategy goes by them.
+    decision_groups: Option<DecisionGroupRules>,
+}
+
+/// The waves of a group that is selected by a Placement with decision groups.
+#[derive(Debug)]
+pub struct PlacedWaves {
+    /// The waves.
+    pub rules: Arc<RolloutRules>,
+    /// The wave of each cluster.
+    of_clusters: BTreeMap<ClusterName, usize>,
+}
+
+impl PlacedWaves {
+    /// The position of the wave of a cluster. Of one that no decision group has, nobody knows it.
+    pub fn wave_of(&self, cluster: &ClusterName) -> (usize, Certainty) {
+        match self.of_clusters.get(cluster) {
+            Some(wave) => (*wave, Certainty::Member),
+            None => (self.rules.waves.len().saturating_sub(1), Certainty::Possible),
+        }
+    }
 }
 
 /// The rollout of one group's content.
@@ -118,7 +139,8 @@ impl GroupWaves {
     pub fn new(settings: &RolloutSettings) -> Self {
         let waves = settings.waves.iter().flatten();
         let matchers = waves.map(ClusterMatcher::of_wave).collect();
-        Self { rules: Arc::new(RolloutRules::of(settings)), matchers }
+        let decision_groups = DecisionGroupRules::of(settings);
+        Self { rules: Arc::new(RolloutRules::of(settings)), matchers, decision_groups }
     }
 
     /// The comparisons that one cluster takes.
@@ -285,6 +307,31 @@ impl GroupInputs {
         });
         let (name, source_blob) = (name.clone(), defaults.blob);
         Ok(Self { name, tree, source_blob, folder, config, is_unreadable, rollout, diagnostics })
+    }
+
+    /// The waves, if they are the decision groups of its Placement. A group without a Placement is
+    /// one decision group.
+    pub fn placed_waves(&self, facts: Option<&Facts>) -> Option<PlacedWaves> {
+        let waves = &self.rollout.as_ref()?.waves;
+        let (groups, key) = (waves.decision_groups.as_ref()?, self.placement()?);
+        let none = PlacementFacts::default();
+        let placement = facts.and_then(|facts| facts.placements.get(key)).unwrap_or(&none);
+        let names = placement.decision_groups.iter().map(|group| group.name.as_str());
+        let found = groups.waves(&names.collect::<Vec<_>>(), &waves.rules);
+        let Some(DecisionGroupWaves { rules, waves: of_groups }) = found else {
+            // Without a mandatory group, no cluster is known to come now.
+            return Some(PlacedWaves { rules: waves.rules.clone(), of_clusters: BTreeMap::new() });
+        };
+        let clusters = |(index, wave): (usize, usize)| {
+            placement.decision_group(index).map(move |cluster| (cluster.clone(), wave))
+        };
+        let of_clusters = of_groups.into_iter().enumerate().flat_map(clusters).collect();
+        Some(PlacedWaves { rules, of_clusters })
+    }
+
+    /// The Placement that a cluster must be selected by.
+    fn placement(&self) -> Option<&PlacementKey> {
+        self.config.matcher.placement.as_ref()
     }
 
     /// The conditions. `None` with an error in group.yaml: any cluster may be in the group.

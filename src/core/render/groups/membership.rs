@@ -518,6 +518,7 @@ mod tests {
         let mut placement = PlacementFacts {
             number_of_selected_clusters: Some(2),
             decision_groups: vec![DecisionGroupFacts {
+                name: String::new(),
                 decisions: vec!["p-decision-1".into()],
                 cluster_count: 2,
             }],

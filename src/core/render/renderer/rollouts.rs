@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::model::facts::Facts;
 use crate::model::name::{ClusterName, GroupName, WorkKey};
 use crate::model::work::DesiredWork;
-use crate::render::groups::{Certainty, ClusterLabels, Membership};
+use crate::render::groups::{Certainty, ClusterLabels, Membership, PlacedWaves};
 use crate::render::layout;
 use crate::rollout::{GroupRollout, RolloutMember};
 
@@ -18,16 +18,22 @@ pub(super) fn rollouts(
     facts: Option<&Facts>,
 ) -> BTreeMap<GroupName, GroupRollout> {
     let mut all: BTreeMap<GroupName, GroupRollout> = BTreeMap::new();
+    let mut placed: BTreeMap<GroupName, Option<PlacedWaves>> = BTreeMap::new();
     for (cluster, groups) in members {
         for member in groups {
             let Some(rollout) = &member.group.rollout else { continue };
             let of_cluster = Facts::of(facts, cluster);
             let waves = &rollout.waves;
-            let (wave, certainty) =
-                waves.wave_of(cluster, labels.get(cluster).copied(), &of_cluster);
+            let placed = placed.entry(member.group.name.clone());
+            let placed = placed.or_insert_with(|| member.group.placed_waves(facts));
+            let rules = placed.as_ref().map_or(&waves.rules, |placed| &placed.rules);
+            let (wave, certainty) = match &*placed {
+                Some(placed) => placed.wave_of(cluster),
+                None => waves.wave_of(cluster, labels.get(cluster).copied(), &of_cluster),
+            };
             let rollout = all.entry(member.group.name.clone()).or_insert_with(|| GroupRollout {
                 content: rollout.content,
-                rules: waves.rules.clone(),
+                rules: rules.clone(),
                 members: BTreeMap::new(),
             });
             let is_certain = [certainty, member.certainty] == [Certainty::Member; 2];

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::PendingApproval;
 use crate::model::name::{ClusterName, CommitId, WorkName};
+use crate::plan::rollout_progress::GroupProgress;
 use crate::report::status::{RolloutVerdict, State};
 
 /// One cell: cluster, column, and the index of its state in `State::ALL`; -1 for a removed cell.
@@ -28,6 +29,18 @@ pub(super) struct SourceRow<'a> {
     pub(super) source_error: Option<String>,
     pub(super) leads: bool,
     pub(super) held: Vec<PendingApproval>,
+    /// The rollouts of groups that have not ended.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) rollouts: Vec<OpenRollout>,
+}
+
+/// A rollout of a group, with its waves.
+#[derive(Serialize)]
+pub(super) struct OpenRollout {
+    /// How far it has come, and what it waits for.
+    pub(super) line: String,
+    #[serde(flatten)]
+    pub(super) progress: GroupProgress,
 }
 
 /// The summary of all sources.

@@ -6,11 +6,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::model_json::{Cell, Difference, SourceRow, Sums, Whole};
+use super::model_json::{Cell, Difference, OpenRollout, SourceRow, Sums, Whole};
 use super::numbered::Numbered;
 use super::{PendingApproval, SourceInfo};
 use crate::limits;
 use crate::model::name::{ClusterName, GroupName, WorkName};
+use crate::plan::rollout_progress::GroupProgress;
 use crate::report::status::source::{SourceStatus, WorkState};
 use crate::report::status::work_states::{ChangedWork, ClusterStates, WorkStates};
 use crate::report::status::{Clusters, RolloutVerdict, State};
@@ -355,8 +356,19 @@ impl Source {
                 .flat_map(|status| &status.held)
                 .map(|held| PendingApproval::of(held, &self.info))
                 .collect(),
+            rollouts: status.map(open_rollouts).unwrap_or_default(),
         }
     }
+}
+
+/// The rollouts that have not ended, as many as a report has room for.
+fn open_rollouts(status: &SourceStatus) -> Vec<OpenRollout> {
+    let open = status.reported_rollouts().into_iter().filter(|rollout| !rollout.has_ended());
+    let row = |progress: GroupProgress| OpenRollout {
+        line: escape_lines(&progress.to_string()),
+        progress,
+    };
+    open.map(row).collect()
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use crate::plan::{LastKnownStates, Plan, PlanPolicy, Reason, plan};
 use crate::render::renderer::Renderer;
 use crate::render::test_repository::{TestFiles, TestRepository, files, render};
 
+mod decision_groups;
 mod earlier;
 
 const WAVES: &str = "clusters: [a, b, c, d, e]\nrollout:\n  waves:\n  - {name: lab, clusters: [a], \
@@ -46,6 +47,9 @@ struct World {
     offline: BTreeSet<ClusterName>,
     now: i64,
     restored: bool,
+    known_rejected: BTreeMap<GroupName, Digest>,
+    /// The hub has no place for the record.
+    no_record: bool,
     has_errors: bool,
 }
 
@@ -62,6 +66,8 @@ impl World {
             offline: BTreeSet::new(),
             now: 1_000_000,
             restored: false,
+            known_rejected: BTreeMap::new(),
+            no_record: false,
             has_errors: false,
         };
         world.set_content("1");
@@ -151,6 +157,7 @@ impl World {
         policy.rollout_waits = self.rollouts.update(RolloutInputs {
             plan: PlanInputs { desired, observed, last_known, policy: &policy },
             recorded: &self.record.rollouts,
+            known_rejected: &self.known_rejected,
             offline: &self.offline,
             now: Timestamp::from_second(self.now).unwrap(),
             zone: &|_| None,
@@ -169,7 +176,8 @@ impl World {
             nothing_is_held: true,
             ..RecordInputs::default()
         };
-        if let Some(record) = Record::next(Some(&self.record), &inputs) {
+        if let Some(record) = Record::next(Some(&self.record), &inputs).filter(|_| !self.no_record)
+        {
             assert_eq!(Record::read(&record.text()), Ok(record.clone()));
             self.record = record;
         }
@@ -498,6 +506,31 @@ fn no_wave_begins_on_a_restored_hub() {
     assert!(world.reason("a").contains("confirms that the hub was restored"));
     world.restored = false;
     assert_eq!(world.pass(), ["a"]);
+}
+
+#[test]
+fn a_restored_hub_does_not_forget_what_the_status_branch_calls_rejected() {
+    let mut world = World::rolled_out(WAVES);
+    world.plan();
+    let [control] = world.rollouts.controls() else { panic!("one group") };
+    let (group, content) = (control.group.clone(), control.content);
+    // Another content, or a hub that was not restored: it counts for nothing.
+    world.known_rejected = [(group.clone(), Digest::of(b"another"))].into();
+    world.restored = true;
+    assert_eq!(world.pass(), NOTHING);
+    assert_eq!(world.record.rollouts[&group].rejected, None);
+    world.known_rejected = [(group.clone(), content)].into();
+    assert_eq!(world.pass(), NOTHING);
+    assert!(world.record.rollouts[&group].rejected.is_some());
+    world.restart();
+    world.restored = false;
+    assert_eq!(world.pass(), NOTHING, "the hub is confirmed, and the content stays rejected");
+    world.set_content("3");
+    assert_eq!(world.pass(), ["a"]);
+    world.report(&["a"], Report::Healthy);
+    world.known_rejected = [(group.clone(), world.record.rollouts[&group].content)].into();
+    assert_eq!(world.pass(), NOTHING, "it soaks");
+    assert_eq!(world.record.rollouts[&group].rejected, None);
 }
 
 #[test]

@@ -67,7 +67,7 @@ impl Reconciler {
             reader.read(cancel)
         });
         let read = read.await?.ok_or(EngineError::Panic)??;
-        self.observe_record_generation();
+        self.observe_known_record();
         if !self.state.facts().record.is_known() {
             self.state.set_record(self.hub.record(&self.id).await?);
         }

@@ -36,6 +36,30 @@ function source(one, withLine) {
     one.firstError && note("bad", one.errors === 1 ? "1 error in Git" : `${one.errors} errors in Git; the first`, one.firstError),
     !one.leads && note("held", "Another replica is the leader for this source", "This replica is a standby: it shows the state on the hub, but not why the leader holds a change or failed to write it."),
     one.held.map((held) => heldNote(held)),
+    one.rollouts?.map(rollout),
+  );
+}
+
+// A rollout of a group: what it waits for, and a band with a part for each wave.
+function rollout(one) {
+  const parts = one.waves.map((wave) => {
+    const title = wave.name === "*" ? "last wave" : wave.name;
+    const states = ["done", "soaking", "progressing", "failed", "offline", "waiting"].filter((state) => wave[state] > 0);
+    const bar = element("span", "bar");
+    bar.append(...states.map((state) => {
+      const part = element("span", `part p-${state}`);
+      part.style.flexGrow = wave[state];
+      return part;
+    }));
+    const text = states.map((state) => `${wave[state]} ${state}`).join(", ");
+    const item = element("li", wave.name === one.wave ? "now" : "", untrusted("span", "wave", title), bar, element("span", "quiet", text));
+    if (wave.name === one.wave) item.setAttribute("aria-current", "step");
+    return item;
+  });
+  return element(
+    "div", `rollout${one.held ? " held" : ""}`,
+    untrusted("p", "", one.line),
+    element("ol", "waves", ...parts),
   );
 }
 

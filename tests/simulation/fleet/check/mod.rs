@@ -222,6 +222,9 @@ impl Checker {
     /// Gitwork writes a record of the source.
     pub fn observe_record(&self, record: &Record) {
         if let Some(groups) = &self.groups {
+            if let Err(why) = groups.judge_good(record) {
+                self.fail(|| format!("the record calls a content good too early: {why}"));
+            }
             groups.with_rollouts(|rollouts| rollouts.observe_record(record));
         }
     }

@@ -41,6 +41,7 @@ impl HubFacts {
     pub fn report(&mut self) {
         let count = self.decisions.values().map(Vec::len).sum();
         let group = DecisionGroupFacts {
+            name: String::new(),
             decisions: self.decisions.keys().cloned().collect(),
             cluster_count: count,
         };

@@ -14,6 +14,7 @@ use super::process::Process;
 use super::run::World;
 use crate::simulation::git_work::config_map;
 use crate::simulation::key;
+use crate::simulation::moves::listed;
 use crate::simulation::world::CLUSTERS;
 
 mod facts_watch;
@@ -283,11 +284,15 @@ impl World {
         let Some(groups) = &self.groups else { return };
         let facts = groups.facts.now();
         let wanted = rules::wanted(&groups.repository.head(), &facts, &CLUSTERS);
+        let rules = groups.rules();
         for (key, text) in &wanted {
             match self.hub.object(key) {
                 None => self.checker.fail(|| format!("after convergence, {key} is not there")),
                 Some(work) if rules::text_of(&work) != Some(text) => {
                     self.checker.fail(|| format!("after convergence, {key} is not {text:?}"));
+                }
+                Some(work) if listed(&work) != rules.objects(key.work.as_str(), text) => {
+                    self.checker.fail(|| format!("after convergence, {key} lists other objects"));
                 }
                 Some(work) if !rules::is_ready(&work) => {
                     self.checker.fail(|| format!("after convergence, {key} is not available"));

@@ -60,6 +60,8 @@ struct State {
     has_rollouts: bool,
     /// The content of the labelled group at the commit that was rendered last.
     content: Option<Digest>,
+    /// The commits that the contents of groups were rendered of.
+    contents: BTreeMap<Digest, usize>,
     /// The clusters that were in the labelled group when it was rendered last.
     members: BTreeSet<ClusterName>,
     /// What operators approved.
@@ -84,6 +86,13 @@ fn number(id: CommitId) -> usize {
 /// The text of a work's manifest on one cluster.
 pub fn text_on(text: &str, cluster: &str, site: &str) -> String {
     format!("{text} on {cluster} at {site}")
+}
+
+/// The name of the second object of a work, which some texts have. It leaves with one of the next
+/// texts.
+pub fn second_object(work: &str, text: &str) -> Option<String> {
+    let number: u32 = text.split(' ').nth(1)?.parse().ok()?;
+    (number % 4 < 2).then(|| format!("{work}-{}", number / 8))
 }
 
 fn folder(group: &str, work: &str) -> RepoPath {
@@ -118,6 +127,9 @@ fn files(texts: &Texts, has_rollouts: bool) -> BTreeMap<String, File> {
             let site = format!("${{cluster.labels[\"{SITE}\"]}}");
             let text = text_on(&texts[work], "${cluster.name}", &site);
             add(format!("{folder}/config.yaml"), manifest(work, &text).to_string());
+            if let Some(second) = second_object(work, &texts[work]).filter(|_| has_rollouts) {
+                add(format!("{folder}/second.yaml"), manifest(&second, &text).to_string());
+            }
             let mut settings = json!({"substitute": true});
             if *work == DEPENDENT && texts.contains_key(BASE) {
                 settings["dependsOn"] = json!([BASE]);
@@ -144,6 +156,12 @@ impl GroupRepository {
     /// The works of a commit; nothing before the first one.
     pub fn texts(&self, commit: usize) -> Texts {
         self.lock().commits.get(commit).map(|commit| commit.texts.clone()).unwrap_or_default()
+    }
+
+    /// The works of the first commit that had a content of a group.
+    pub fn texts_with(&self, content: Digest) -> Option<Texts> {
+        let state = self.lock();
+        Some(state.commits[*state.contents.get(&content)?].texts.clone())
     }
 
     /// The works of all commits.
@@ -230,10 +248,17 @@ impl GroupSource {
         let mut desired = self.renderer.render(&Snapshot { commit: Some(id), root, objects })?;
         match self.bug {
             Some(Bug::ValuesOfOtherCluster) => mix_values(&mut desired),
+            Some(Bug::ReturnDeletes) => {
+                desired.later.clear();
+                desired.works.values_mut().for_each(|work| work.is_earlier = false);
+            }
             Some(Bug::DependentBeforeDependency) => {
                 desired.works.values_mut().for_each(|work| work.depends_on = Default::default());
             }
             _ => {}
+        }
+        for rollout in desired.rollouts.values() {
+            state.contents.entry(rollout.content).or_insert(head);
         }
         let group = GroupName::parse(GROUPS[0].0).unwrap();
         if let Some(rollout) = desired.rollouts.get(&group) {

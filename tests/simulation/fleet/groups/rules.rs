@@ -6,16 +6,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use gitwork_core::model::digest::Digest;
+use gitwork_core::model::manifest::Identity;
 use gitwork_core::model::name::{ClusterName, WorkKey};
+use gitwork_core::model::work::ANNOTATION_GROUP_CONTENT;
 use gitwork_core::plan::Effect;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use self::rollouts::RolloutHistory;
 use super::hub_facts::{FactsOnHub, HubFacts};
-use super::repository::{GroupRepository, Texts, text_on};
+use super::repository::{GroupRepository, Texts, second_object, text_on};
 use super::{BASE, DEPENDENT, LABELLED, PLACED};
 use crate::simulation::fleet::check::Write;
+use crate::simulation::git_work::config_map;
 use crate::simulation::hub::generation;
 use crate::simulation::key;
 use crate::simulation::moves::manifests;
@@ -40,6 +44,8 @@ struct Seen {
     there_since: Option<Instant>,
     /// Its text.
     text: Option<String>,
+    /// The content of its group, as it is marked.
+    content: Option<Digest>,
     /// The texts with which it was applied and available.
     ready: BTreeMap<String, Ready>,
 }
@@ -64,7 +70,18 @@ pub struct GroupRules {
 
 /// The text of a work's manifest.
 pub fn text_of(work: &Value) -> Option<&str> {
-    manifests(work).first()?["data"]["text"].as_str()
+    text_of_object(work, work["metadata"]["name"].as_str()?)
+}
+
+/// The text of one of its objects.
+fn text_of_object<'a>(work: &'a Value, name: &str) -> Option<&'a str> {
+    let found = manifests(work).iter().find(|manifest| manifest["metadata"]["name"] == name);
+    found?["data"]["text"].as_str()
+}
+
+/// The content of its group, as a work is marked.
+fn content_of(work: &Value) -> Option<Digest> {
+    Digest::parse(work["metadata"]["annotations"][ANNOTATION_GROUP_CONTENT].as_str()?)
 }
 
 /// Whether the agent says that the present generation is applied and available.
@@ -120,6 +137,7 @@ impl GroupRules {
             ready.until.get_or_insert(now);
         }
         seen.text = work.and_then(text_of).map(str::to_owned);
+        seen.content = work.and_then(content_of);
         let Some(work) = work else {
             seen.there_since = None;
             return;
@@ -182,6 +200,7 @@ impl GroupRules {
             }
             Effect::Update { .. } => {
                 self.judge_content(key, after, &commits)?;
+                self.judge_return(write, after)?;
                 self.judge_rollout(write, after, &commits)
             }
             Effect::Delete { .. } => {
@@ -202,10 +221,27 @@ impl GroupRules {
     ) -> Result<(), String> {
         let text = after.and_then(text_of).ok_or("it has no text")?;
         let wanted = self.wanted_texts(key, commits);
-        match wanted.contains(text) {
-            true => Ok(()),
-            false => Err(format!("its text is {text:?}, and should be one of {wanted:?}")),
+        if !wanted.contains(text) {
+            return Err(format!("its text is {text:?}, and should be one of {wanted:?}"));
         }
+        match self.second_object(key.work.as_str(), text) {
+            Some(second) if after.and_then(|it| text_of_object(it, &second)) != Some(text) => {
+                Err(format!("it lacks the object {second} with the text {text:?}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The name of the second object of a work with this text.
+    fn second_object(&self, work: &str, text: &str) -> Option<String> {
+        self.rollouts.as_ref()?;
+        second_object(work, text)
+    }
+
+    /// The objects that a work with this text has in Git.
+    pub fn objects(&self, work: &str, text: &str) -> BTreeSet<Identity> {
+        let names = [work.to_owned()].into_iter().chain(self.second_object(work, text));
+        names.map(|name| config_map(&name)).collect()
     }
 
     /// A new work comes after the one that it depends on.

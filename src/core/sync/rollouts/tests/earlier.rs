@@ -75,6 +75,17 @@ fn a_waiting_cluster_keeps_what_it_has_and_an_edit_is_put_back() {
 }
 
 #[test]
+fn a_process_knows_the_last_good_content_where_the_hub_has_no_place_for_the_record() {
+    let mut world = World::committed(RETURNS);
+    (world.record, world.no_record) = (Record::default(), true);
+    assert_eq!(world.pass(), ["a"]);
+    assert_eq!(world.value("a/web").as_deref(), Some("2"));
+    world.report(&["a"], Report::Degraded(world.now));
+    assert_eq!(world.pass(), ["a"]);
+    assert_eq!(world.value("a/web").as_deref(), Some("1"));
+}
+
+#[test]
 fn a_cluster_that_joins_gets_the_last_good_content_and_the_new_one_in_its_wave() {
     let mut world = World::committed(RETURNS);
     assert_eq!(world.pass(), ["a"]);

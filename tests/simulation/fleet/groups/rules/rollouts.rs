@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use gitwork_core::model::digest::Digest;
 use gitwork_core::model::name::{ClusterName, GroupName};
-use gitwork_core::model::work::ANNOTATION_GROUP_CONTENT;
 use gitwork_core::plan::record::Record;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{GroupRules, STALENESS, Seen, is_member, text_of};
+use super::{GroupRules, STALENESS, Seen, content_of, is_member, text_of};
 use crate::simulation::fleet::check::Write;
 use crate::simulation::fleet::groups::repository::{APPROVED_WAVE, SOAK, Texts, WAVES};
 use crate::simulation::fleet::groups::{GROUPS, LABELLED, key_on};
+use crate::simulation::moves::listed;
 use crate::simulation::world::CLUSTERS;
 
 /// Requests of a former leader may arrive for so long while the next one already writes.
@@ -47,6 +47,8 @@ pub struct RolloutHistory {
     rejected: BTreeMap<Digest, Instant>,
     /// The contents that were recorded as good: clusters that join get one of them.
     good: BTreeSet<Digest>,
+    /// The content of each group that the last record names, and whether it was rejected.
+    last: BTreeMap<GroupName, (Digest, bool)>,
     /// The contents with an approval of [`APPROVED_WAVE`].
     approved: BTreeSet<Digest>,
 }
@@ -67,13 +69,14 @@ fn wave_of(works: &[&str], cluster: &ClusterName) -> usize {
     if works == LABELLED { named.min(WAVES.len()) } else { 0 }
 }
 
+/// The group that a work is of, and its works.
+fn group_of(work: &str) -> Option<(&'static str, &'static [&'static str])> {
+    GROUPS.into_iter().find(|(_, works)| works.contains(&work))
+}
+
 /// The part of a text that is the same on all clusters.
 fn common(text: &str) -> &str {
     text.split_once(" on ").map_or(text, |(common, _)| common)
-}
-
-fn digest_of(work: &Value) -> Option<Digest> {
-    Digest::parse(work["metadata"]["annotations"][ANNOTATION_GROUP_CONTENT].as_str()?)
 }
 
 impl RolloutHistory {
@@ -90,6 +93,7 @@ impl RolloutHistory {
                 self.rejected.entry(known.content).or_insert_with(Instant::now);
             }
             self.good.extend(known.last_good);
+            self.last.insert(group.clone(), (known.content, known.rejected.is_some()));
             let Some(begun) = &known.begun else { continue };
             let waves = if *group == labelled { &WAVES[..] } else { &[] };
             let position = waves.iter().position(|wave| wave == begun).unwrap_or(waves.len());
@@ -100,13 +104,18 @@ impl RolloutHistory {
 }
 
 impl GroupRules {
-    /// Whether a write gives a work a content that its cluster has, or the last good one: until the
-    /// cluster gets that of the branch.
+    /// Whether a write gives a work a content that its cluster has, at least in part, or the last
+    /// good one: until the cluster gets that of the branch.
     pub(super) fn keeps_content(&self, write: &Write<'_>, after: Option<&Value>) -> bool {
         let Some(rollouts) = &self.rollouts else { return false };
-        let Some(digest) = after.and_then(digest_of) else { return false };
-        let is_kept = write.before.and_then(digest_of) == Some(digest);
-        is_kept || rollouts.lock().unwrap().good.contains(&digest)
+        let Some(digest) = after.and_then(content_of) else { return false };
+        let Some((_, works)) = group_of(write.key.work.as_str()) else { return false };
+        let seen = self.seen();
+        let others = works.iter().map(|work| key_on(&write.key.cluster, work));
+        let others =
+            others.filter(|key| key != write.key).filter_map(|key| seen.get(&key)?.content);
+        let mut contents = others.chain(write.before.and_then(content_of));
+        contents.any(|content| content == digest) || rollouts.lock().unwrap().good.contains(&digest)
     }
 
     /// Judges a write that gives a work another text, or takes it away.
@@ -118,9 +127,7 @@ impl GroupRules {
     ) -> Result<(), String> {
         let Some(rollouts) = &self.rollouts else { return Ok(()) };
         let work = write.key.work.as_str();
-        let Some((_, works)) = GROUPS.into_iter().find(|(_, works)| works.contains(&work)) else {
-            return Ok(());
-        };
+        let Some((_, works)) = group_of(work) else { return Ok(()) };
         let text = after.and_then(text_of).map(common);
         let of_group = |texts: &Texts| -> Content {
             let of_group = works.iter().filter_map(|work| Some((*work, texts.get(work)?.clone())));
@@ -131,7 +138,7 @@ impl GroupRules {
         let contents: Vec<&Content> = contents.iter().filter(fits).collect();
         let cluster = &write.key.cluster;
         let process = std::sync::Arc::as_ptr(write.reads) as usize;
-        let digest = after.and_then(digest_of);
+        let digest = after.and_then(content_of);
         let is_known = |content: &Content| {
             let history = rollouts.lock().unwrap();
             let is_marked = |digest| history.marked.contains(&(cluster.clone(), digest));
@@ -173,6 +180,53 @@ impl GroupRules {
         }
         // Others judge what is in no commit.
         if leaves { Ok(()) } else { found }
+    }
+
+    /// Judges what a write takes away from a work whose last content was rejected: nothing that
+    /// this content has, until a later one is rolled out.
+    pub(super) fn judge_return(
+        &self,
+        write: &Write<'_>,
+        after: Option<&Value>,
+    ) -> Result<(), String> {
+        let Some(rollouts) = &self.rollouts else { return Ok(()) };
+        let work = write.key.work.as_str();
+        let Some((group, _)) = group_of(work) else { return Ok(()) };
+        let last = rollouts.lock().unwrap().last.get(&GroupName::parse(group).unwrap()).copied();
+        let rejected = last.filter(|(_, is_rejected)| *is_rejected);
+        let texts = rejected.and_then(|(content, _)| self.repository.texts_with(content));
+        let Some(text) = texts.as_ref().and_then(|texts| texts.get(work)) else { return Ok(()) };
+        let objects = |work: Option<&Value>| work.map(listed).unwrap_or_default();
+        let (before, after) = (objects(write.before), objects(after));
+        let lost = before.difference(&after).find(|id| self.objects(work, text).contains(*id));
+        match lost.filter(|_| self.is_certain_member(work, &write.key.cluster)) {
+            Some(lost) => Err(format!("it takes {} of the rejected content away", lost.name)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether all that may be members are done with a content that a record calls good.
+    pub fn judge_good(&self, record: &Record) -> Result<(), String> {
+        let Some(rollouts) = &self.rollouts else { return Ok(()) };
+        for (group, known) in &record.rollouts {
+            let Some(good) = known.last_good else { continue };
+            if rollouts.lock().unwrap().good.contains(&good) {
+                continue;
+            }
+            let Some((_, works)) = GROUPS.into_iter().find(|(name, _)| *name == group.as_str())
+            else {
+                continue;
+            };
+            let Some(texts) = self.repository.texts_with(good) else { continue };
+            let of_group = works.iter().filter_map(|it| Some((*it, texts.get(it)?.clone())));
+            let (content, seen) = (of_group.collect::<Content>(), self.seen());
+            let all = CLUSTERS.map(|name| ClusterName::parse(name).unwrap());
+            let mut members = all.iter().filter(|it| self.is_certain_member(works[0], it));
+            if let Some(other) = members.find(|it| !is_done(&seen, it, &content, Duration::ZERO)) {
+                return Err(format!("{group}: {other} is not done with {content:?}"));
+            }
+        }
+        Ok(())
     }
 
     /// Whether the cluster has all of a content, applied or not.
