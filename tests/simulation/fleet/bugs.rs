@@ -9,6 +9,7 @@ use gitwork_core::config::window::ChangeWindows;
 use gitwork_core::model::approval::{RolloutApproval, Target};
 use gitwork_core::model::manifest::Identity;
 use gitwork_core::model::name::{ClusterName, WorkKey};
+use gitwork_core::model::work::WorkBody;
 use gitwork_core::plan::Effect;
 use gitwork_core::plan::directives::Directives;
 use gitwork_core::plan::observed::ObservedWork;
@@ -324,6 +325,13 @@ impl Bug {
             (Self::DeletedBeforeOptionIsSet, Effect::SetDeleteOption { resource_version, .. }) => {
                 Some(Effect::Delete { uid: there_uid?, resource_version: resource_version.clone() })
             }
+            (Self::ReturnDeletes, Effect::Update { body, resource_version, metadata }) => {
+                Some(Effect::Update {
+                    body: without_kept(body)?.into(),
+                    resource_version: resource_version.clone(),
+                    metadata: metadata.clone(),
+                })
+            }
             (Self::ReleasedByDeleting, Effect::Release { resource_version }) => {
                 Some(Effect::Delete { uid: there_uid?, resource_version: resource_version.clone() })
             }
@@ -348,6 +356,24 @@ impl Bug {
             std::sync::Arc::make_mut(body).created_during_hold = false;
         }
     }
+}
+
+/// The body of a work of a group without the objects that it keeps and no longer writes; `None` if
+/// there are none.
+fn without_kept(body: &WorkBody) -> Option<WorkBody> {
+    let mut spec = body.spec.value();
+    let configs = spec["manifestConfigs"].as_array().cloned().unwrap_or_default();
+    let (kept, others): (Vec<Value>, Vec<Value>) =
+        configs.into_iter().partition(|one| one["updateStrategy"]["type"] == "CreateOnly");
+    body.group_content.filter(|_| !kept.is_empty())?;
+    let is_kept = |manifest: &Value| {
+        let name = &manifest["metadata"]["name"];
+        kept.iter().any(|one| one["resourceIdentifier"]["name"] == *name)
+    };
+    spec["workload"]["manifests"].as_array_mut()?.retain(|manifest| !is_kept(manifest));
+    spec["manifestConfigs"] = others.into();
+    let group_content = body.group_content;
+    Some(WorkBody { group_content, ..WorkBody::from_parts(spec, &body.metadata()) })
 }
 
 /// Reports these objects of the work as applied at its generation.

@@ -248,10 +248,6 @@ impl GroupSource {
         let mut desired = self.renderer.render(&Snapshot { commit: Some(id), root, objects })?;
         match self.bug {
             Some(Bug::ValuesOfOtherCluster) => mix_values(&mut desired),
-            Some(Bug::ReturnDeletes) => {
-                desired.later.clear();
-                desired.works.values_mut().for_each(|work| work.is_earlier = false);
-            }
             Some(Bug::DependentBeforeDependency) => {
                 desired.works.values_mut().for_each(|work| work.depends_on = Default::default());
             }
