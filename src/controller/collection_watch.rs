@@ -80,7 +80,7 @@ pub async fn follow(
             }
         }
         from = next;
-        let wait = error.retry_class().backoff().wait(failures);
+        let wait = error.retry_class().backoff().wait(failures).min(limits::WATCH_RETRY_MAX);
         failures = failures.saturating_add(1);
         sleep(spread_by_quarter(wait, fastrand::u64(..))).await;
     }

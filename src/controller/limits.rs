@@ -19,6 +19,8 @@ pub const WATCH: Duration = Duration::from_secs(600);
 pub const WATCH_GRACE: Duration = Duration::from_secs(20);
 /// A watch that ends sooner was cut.
 pub const WATCH_SHORT: Duration = Duration::from_secs(1);
+/// The longest wait before a collection that cannot be read is tried again.
+pub const WATCH_RETRY_MAX: Duration = Duration::from_secs(30);
 /// Objects on one page of a list: as in `gitwork run`.
 pub const LIST_PAGE: u32 = 100;
 /// Pages of one list, so that endless continue tokens end in an error: 100,000 works, twice.

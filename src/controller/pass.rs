@@ -101,6 +101,9 @@ async fn set_pass(shared: &SharedController, key: &SetKey) -> Option<Instant> {
         if let Some(wait) = failed {
             return Some(Instant::now() + wait);
         }
+        if is_undone(&first, &again) {
+            return Some(Instant::now() + limits::UNDONE_WRITE);
+        }
         note_undone(&mut state, key, &first, &again);
         decided(&mut state, shared, key)?
     };
@@ -244,6 +247,12 @@ fn set_failed(shared: &SharedController, key: &SetKey, error: &HubRequestError) 
         log_error!(warn, error, replica_set = %key, "the write is tried again");
     }
     delay(count, error.retry_class(), fastrand::u64(..))
+}
+
+/// Whether a write of the set itself succeeded and is wanted again.
+fn is_undone(first: &DecidedSet, again: &DecidedSet) -> bool {
+    let is_of_set = |write: &&SetWrite| write.cluster().is_none();
+    again.writes.iter().filter(is_of_set).any(|write| first.writes.contains(write))
 }
 
 /// Delays writes that succeeded and are wanted again: something on the hub undoes them.

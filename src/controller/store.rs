@@ -459,3 +459,132 @@ fn object_event<K, V>(
         CollectionEvent::Interrupted => ObjectEvent::Interrupted,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use gitwork_replica_sets::names::{FINALIZER, LABEL_OWNER};
+    use serde_json::json;
+
+    use super::*;
+
+    fn state() -> ControllerState {
+        ControllerState::new(RolloutSemantics::Gitwork, Duration::from_secs(120))
+    }
+
+    fn set(name: &str, placement: &str, version: u64) -> Value {
+        json!({
+            "metadata": {"namespace": "fleet", "name": name, "uid": name, "generation": 1,
+                "resourceVersion": version.to_string(), "finalizers": [FINALIZER]},
+            "spec": {"placementRefs": [{"name": placement}]},
+        })
+    }
+
+    fn work(cluster: &str, version: u64, value: &str) -> Value {
+        json!({
+            "metadata": {"namespace": cluster, "name": "web-1", "uid": cluster,
+                "resourceVersion": version.to_string(), "labels": {LABEL_OWNER: "fleet.web"}},
+            "spec": {"value": value},
+        })
+    }
+
+    fn key(name: &str) -> SetKey {
+        SetKey { namespace: "fleet".into(), name: name.into() }
+    }
+
+    fn clusters(state: &ControllerState) -> Vec<String> {
+        let set = state.sets[&key("web")].set.clone();
+        let works = state.works_of(&set).into_iter().flat_map(BTreeMap::keys);
+        works.map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn odd_objects_of_a_list_hide_no_other() {
+        let mut state = state();
+        state.observe_sets(CollectionEvent::ListStarted);
+        let mut poison = set("poison", "all", 2);
+        poison["spec"] = json!({"placementRefs": [{"name": 3, "rolloutStrategy": "x"}]});
+        for object in [json!("odd"), json!({"metadata": 3}), poison, set("web", "all", 1)] {
+            state.observe_sets(CollectionEvent::Listed(object));
+        }
+        assert!(state.observe_sets(CollectionEvent::ListCompleted(9)).all);
+        assert_eq!(state.sets.keys().collect::<Vec<_>>(), [&key("poison"), &key("web")]);
+    }
+
+    #[test]
+    fn list_forgets_what_it_lacks_but_keeps_what_was_created_since() {
+        let mut state = state();
+        state.put_set(&set("web", "all", 1));
+        state.put_work(&work("old", 5, "a"), None);
+        state.observe_works(CollectionEvent::ListStarted);
+        state.observe_works(CollectionEvent::Listed(work("listed", 6, "a")));
+        // The answer of a create that comes during the list.
+        state.put_work(&work("new", 12, "a"), None);
+        assert_eq!(clusters(&state), ["listed", "new", "old"]);
+        state.observe_works(CollectionEvent::ListCompleted(10));
+        assert_eq!(clusters(&state), ["listed", "new"]);
+        assert_eq!(state.count_works(), 2);
+    }
+
+    #[test]
+    fn older_answers_change_nothing_and_bring_nothing_back() {
+        let mut state = state();
+        state.put_set(&set("web", "all", 1));
+        let changed = state.observe_works(CollectionEvent::Changed(work("c1", 7, "b")));
+        assert_eq!(changed.sets, [key("web")].into());
+        assert_eq!(state.put_work(&work("c1", 6, "a"), None).sets, [key("web")].into());
+        let digest = |state: &ControllerState| {
+            let set = state.sets[&key("web")].set.clone();
+            let cluster = ClusterName::parse("c1").unwrap();
+            state.works_of(&set).and_then(|all| all.get(&cluster)).map(|all| all[0].digest)
+        };
+        let b = SetWork::read(&work("c1", 7, "b")).unwrap().digest;
+        assert_eq!(digest(&state), Some(b));
+        state.observe_works(CollectionEvent::Gone(work("c1", 9, "b")));
+        state.put_work(&work("c1", 8, "b"), None);
+        assert_eq!(digest(&state), None);
+        // Another work of the name.
+        state.put_work(&work("c1", 10, "b"), None);
+        assert_eq!(digest(&state), Some(b));
+    }
+
+    #[test]
+    fn content_that_admission_changed_stands_for_the_template() {
+        let mut state = state();
+        state.put_set(&set("web", "all", 1));
+        let sent = SetWork::read(&work("c1", 1, "sent")).unwrap().digest;
+        state.put_work(&work("c1", 2, "changed"), Some(sent));
+        // Its agent reports.
+        state.put_work(&work("c1", 3, "changed"), None);
+        let stored = |state: &ControllerState| {
+            let set = state.sets[&key("web")].set.clone();
+            state.works_of(&set).unwrap().values().next().unwrap()[0].has_content(sent)
+        };
+        assert!(stored(&state));
+        state.put_work(&work("c1", 4, "edited"), None);
+        assert!(!stored(&state));
+    }
+
+    #[test]
+    fn facts_concern_the_sets_of_changed_placements() {
+        let mut state = state();
+        let (now, time) = (std::time::Instant::now(), Timestamp::UNIX_EPOCH);
+        assert_eq!(state.refresh_facts(now, time), None);
+        state.put_set(&set("web", "all", 1));
+        state.put_set(&set("db", "some", 1));
+        for event in [CollectionEvent::ListStarted, CollectionEvent::ListCompleted(1)] {
+            state.observe_clusters(event.clone());
+            state.observe_placements(event.clone());
+            state.observe_decisions(event);
+        }
+        let concerned = |state: &mut ControllerState| -> Vec<String> {
+            let (sets, _) = state.refresh_facts(now, time).unwrap();
+            sets.into_iter().map(|key| key.name).collect()
+        };
+        assert_eq!(concerned(&mut state), ["db", "web"], "the first facts concern all");
+        assert_eq!(concerned(&mut state), Vec::<String>::new());
+        // A Placement whose status cannot be read.
+        let placement = json!({"metadata": {"namespace": "fleet", "name": "all"}, "status": 3});
+        state.observe_placements(CollectionEvent::Changed(placement));
+        assert_eq!(concerned(&mut state), ["web"]);
+    }
+}

@@ -7,7 +7,8 @@ mod replicas;
 
 use std::sync::Mutex;
 
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::harness::requests::Request;
@@ -291,6 +292,39 @@ async fn work_of_another_owner_is_never_changed() {
     fixture.until_condition("ManifestworkApplied", &message).await;
     let there = api.get(&name).await.unwrap();
     assert_eq!(there.metadata.resource_version, theirs.metadata.resource_version);
+}
+
+/// That it has what it needs, the other tests show: they run with this account.
+#[tokio::test(flavor = "multi_thread")]
+async fn service_account_lacks_rights_that_it_does_not_need() {
+    let hub = &shared().await.0;
+    let client = hub.client_for("gitwork", "gitwork-controller").await;
+    let work = "work.open-cluster-management.io";
+    let leases = ("coordination.k8s.io", "leases");
+    for (verb, (group, resource), subresource, namespace, name) in [
+        ("get", ("", "secrets"), "", "gitwork", ""),
+        ("create", (work, "manifestworkreplicasets"), "", "default", ""),
+        ("delete", (work, "manifestworkreplicasets"), "", "default", ""),
+        ("update", (work, "manifestworks"), "", "default", ""),
+        ("deletecollection", (work, "manifestworks"), "", "default", ""),
+        ("execute-as", (work, "manifestworks"), "", "default", ""),
+        ("patch", (work, "manifestworks"), "status", "default", ""),
+        ("get", leases, "", "default", "managed-cluster-lease"),
+        ("list", leases, "", "gitwork", ""),
+        ("patch", leases, "", "gitwork", "another"),
+        ("patch", leases, "", "default", "work-manager-lock"),
+        ("patch", ("cluster.open-cluster-management.io", "placements"), "", "default", ""),
+        ("impersonate", ("", "users"), "", "", ""),
+    ] {
+        let review = json!({"apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview", "metadata": {},
+            "spec": {"resourceAttributes": {"verb": verb, "group": group, "resource": resource,
+                "subresource": subresource, "namespace": namespace, "name": name}}});
+        let review: SelfSubjectAccessReview = serde_json::from_value(review).unwrap();
+        let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+        let review = reviews.create(&PostParams::default(), &review).await.unwrap();
+        assert!(!review.status.unwrap().allowed, "{verb} {group}/{resource} {name} is allowed");
+    }
 }
 
 /// Nothing to do costs no request but those of the Lease and of watches.
