@@ -126,7 +126,10 @@ mod tests {
             let lease = json!({"spec": spec}).as_object().cloned().unwrap();
             active_holder(&lease, now)
         };
-        let of = |name: &str, renewed: &str| json!({"holderIdentity": name, "leaseDurationSeconds": 137, "renewTime": renewed});
+        let of = |name: &str, renewed: &str| {
+            let (holder, seconds) = (name, 137);
+            json!({"holderIdentity": holder, "leaseDurationSeconds": seconds, "renewTime": renewed})
+        };
         assert_eq!(holder(of("work-1", "2026-11-20T10:09:00.5Z")), Some("work-1".into()));
         assert_eq!(holder(of("work-1", "2026-11-20T10:12:00Z")), Some("work-1".into()));
         assert_eq!(holder(of("work-1", "2026-11-20T10:06:00Z")), None);

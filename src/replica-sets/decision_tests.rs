@@ -521,7 +521,8 @@ fn m9_sizes_out_of_range_are_clamped_or_rejected() {
     assert_eq!(hub.settle(), "");
     hub.assert_condition(
         "PlacementVerified",
-        "False NotAsExpected: spec.placementRefs[0].rolloutStrategy.progressive.maxConcurrency is 0",
+        "False NotAsExpected: spec.placementRefs[0].rolloutStrategy.progressive.maxConcurrency is \
+         0",
     );
     hub.semantics = RolloutSemantics::Upstream;
     assert_eq!(hub.settle(), "+c1 +c2 +c3 +c4 +c5 +c6");

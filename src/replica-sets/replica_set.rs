@@ -152,7 +152,8 @@ mod tests {
     #[test]
     fn labels_of_a_source_are_not_copied() {
         let object = json!({"metadata": {"name": "a", "namespace": "b", "labels": {
-            "team": "shop", "gitwork.dev/source": "fleet", "app.kubernetes.io/managed-by": "gitwork",
+            "team": "shop", "gitwork.dev/source": "fleet",
+            "app.kubernetes.io/managed-by": "gitwork",
         }}});
         let set = ReplicaSet::read(&object, RolloutSemantics::Gitwork).unwrap();
         assert_eq!(set.labels, BTreeMap::from([("team".to_owned(), "shop".to_owned())]));

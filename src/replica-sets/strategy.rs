@@ -197,7 +197,10 @@ mod tests {
     /// M9 and M13: what upstream rejects late, takes for something else, or cannot decode.
     #[test]
     fn invalid_fields_are_named_with_the_fix() {
-        let progressive = |field: &str, value: Value| json!({"type": "Progressive", "progressive": {field: value}});
+        let progressive = |field: &str, value: Value| {
+            let config = json!({ field: value });
+            json!({"type": "Progressive", "progressive": config})
+        };
         for (value, expected) in [
             (
                 progressive("minSuccessTime", json!("5 minutes")),

@@ -50,10 +50,11 @@ async fn controller_refuses_to_run_where_ocm_leads() {
     let (hub, kubeconfig) = new_hub().await;
     hub.create_namespace("open-cluster-management-hub").await;
     let lease = |holder: &str| {
+        let renewed = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
         json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {"namespace": "open-cluster-management-hub", "name": "work-manager-lock"},
             "spec": {"holderIdentity": holder, "leaseDurationSeconds": 137,
-                "renewTime": jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()}})
+                "renewTime": renewed}})
     };
     apply_all(hub.client(), &[lease("work-1")]).await.unwrap();
     let output = tokio::task::spawn_blocking({
