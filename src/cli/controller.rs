@@ -24,8 +24,6 @@ use gitwork_runtime::{heap, limits as runtime_limits};
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ControllerArgs {
-    #[command(flatten)]
-    hub: HubArgs,
     /// Roll templates out exactly as OCM's controller does, with its defects
     #[arg(long)]
     upstream_rollout_semantics: bool,
@@ -58,6 +56,8 @@ pub struct ControllerArgs {
     /// Log format on stderr; GITWORK_LOG sets the level
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
+    #[command(flatten)]
+    hub: HubArgs,
 }
 
 const EXAMPLES: &str = "\

@@ -157,7 +157,7 @@ async fn watch(
         // A broken connection loses no event; anything else may.
         let next = matches!(end, WatchEnd::Broken(_) | WatchEnd::Silent).then_some(version);
         let (operation, subject) = (HubOperation::Watch, collection.kind.to_owned());
-        let cause = HubRequestCause::Watch(end);
+        let cause = HubRequestCause::Watch(Box::new(end));
         return Err((HubRequestError { operation, subject, cause }, next));
     }
 }

@@ -89,10 +89,10 @@ pub enum HubRequestCause {
     NoAnswer(String),
     /// A watch ended early.
     #[error("{0}")]
-    Watch(WatchEnd),
+    Watch(Box<WatchEnd>),
     /// The credentials cannot be read again.
     #[error("{0}")]
-    Credentials(ClientError),
+    Credentials(Box<ClientError>),
     /// The name of a new object is taken by another owner.
     #[error("another owner has a ManifestWork of this name")]
     NameTaken,
@@ -128,7 +128,7 @@ impl HubRequestError {
     /// Whether the resourceVersion is too old.
     pub fn is_expired(&self) -> bool {
         match &self.cause {
-            HubRequestCause::Watch(end) => *end == WatchEnd::Expired,
+            HubRequestCause::Watch(end) => **end == WatchEnd::Expired,
             _ => self.status().is_some_and(ApiStatus::is_expired),
         }
     }
@@ -292,7 +292,8 @@ impl HubApi {
         *renewed = Some(Instant::now());
         let client = timeout(HUB_CALL, (self.connect)()).await;
         let late = |_| HubRequestCause::NoAnswer("no credentials in time".to_owned());
-        let client = client.map_err(late)?.map_err(HubRequestCause::Credentials)?;
+        let failed = |error| HubRequestCause::Credentials(Box::new(error));
+        let client = client.map_err(late)?.map_err(failed)?;
         self.connection.set_client(client);
         tracing::info!("the hub did not accept the credentials; read them again");
         Ok(())

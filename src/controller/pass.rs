@@ -127,27 +127,42 @@ fn decided(
     }
     let now = Instant::now();
     let set = state.sets.get(key)?.set.clone();
-    let none = SetWorks::new();
-    let failures = failures(state.sets.get(key)?, now);
-    let decision = decide(&SetInputs {
-        set: &set,
-        facts: state.facts.as_deref()?,
-        groups: &state.groups,
-        works: state.works_of(&set).unwrap_or(&none),
-        failures: &failures,
-        now: shared.clock.now(),
-    });
+    let mut decision = decision_of(state, shared, &set, now)?;
     let retries = &mut state.sets.get_mut(key)?.retries;
     let is_wanted = |cluster: &ClusterName| {
         decision.writes.iter().any(|write| write.cluster() == Some(cluster))
     };
     // A cluster that needs no write any more has recovered, or has left.
+    let before = retries.len();
     retries.retain(|cluster, retry| is_waiting(retry, now) || is_wanted(cluster));
+    if retries.len() < before {
+        // The status must not name its failure any more.
+        decision = decision_of(state, shared, &set, now)?;
+    }
+    let retries = &state.sets.get(key)?.retries;
     let retry_of = |write: &SetWrite| write.cluster().and_then(|cluster| retries.get(cluster));
     let is_due = |write: &&SetWrite| retry_of(write).is_none_or(|retry| retry.due <= now);
     let writes = decision.writes.iter().filter(is_due).cloned().collect();
     let due = retries.values().map(|retry| retry.due).filter(|due| *due > now).min();
     Some(DecidedSet { set, decision, writes, due })
+}
+
+fn decision_of(
+    state: &ControllerState,
+    shared: &SharedController,
+    set: &ReplicaSet,
+    now: Instant,
+) -> Option<SetDecision> {
+    let none = SetWorks::new();
+    let failures = failures(state.sets.get(&set.key)?, now);
+    Some(decide(&SetInputs {
+        set,
+        facts: state.facts.as_deref()?,
+        groups: &state.groups,
+        works: state.works_of(set).unwrap_or(&none),
+        failures: &failures,
+        now: shared.clock.now(),
+    }))
 }
 
 fn is_waiting(retry: &WriteRetry, now: Instant) -> bool {

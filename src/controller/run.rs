@@ -161,9 +161,9 @@ pub async fn run(
         }
         tracing::info!("lost leadership: nothing is written");
     };
-    match timeout(limits::LEASE_RELEASE, candidate.release(clock.now())).await {
-        Ok(Err(error)) => log_error!(debug, &error, "cannot release the Lease; it expires"),
-        Ok(Ok(())) | Err(_) => {}
+    let released = timeout(limits::LEASE_RELEASE, candidate.release(clock.now())).await;
+    if let Ok(Err(error)) = released {
+        log_error!(debug, &error, "cannot release the Lease; it expires");
     }
     result
 }

@@ -43,11 +43,9 @@ pub(crate) fn state(work: &SetWork, has_progressing_rule: bool, now: Timestamp) 
                 .unwrap_or_else(|| ClusterState::Succeeded { since: latest(one.since) }.into());
         }
         Some(_) => {}
-        None if !has_progressing_rule && degraded.is_none() => {
-            if work.is_true(reported.available) {
-                let since = reported.available.and_then(|one| one.since);
-                return ClusterState::Succeeded { since: latest(since) }.into();
-            }
+        None if !has_progressing_rule && degraded.is_none() && work.is_true(reported.available) => {
+            let since = reported.available.and_then(|one| one.since);
+            return ClusterState::Succeeded { since: latest(since) }.into();
         }
         None => {}
     }

@@ -177,8 +177,8 @@ impl SetPass<'_> {
         let groups = groups_of(&placement.key, facts, self.inputs.groups, is_member);
         let (states, recheck) = self.states(position, placement);
         let progress = self.progress(strategy, &groups, &states);
-        let earlier = |one: Option<Timestamp>| [decision.recheck, one].into_iter().flatten().min();
-        decision.recheck = earlier([recheck, progress.recheck].into_iter().flatten().min());
+        let times = [decision.recheck, recheck, progress.recheck];
+        decision.recheck = times.into_iter().flatten().min();
         for cluster in &progress.begins {
             decision.writes.extend(self.content_write(cluster, &placement.reference.name));
         }

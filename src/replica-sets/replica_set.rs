@@ -110,10 +110,10 @@ fn has_progressing_rule(template: &Value) -> bool {
 fn copied_labels(metadata: &Value) -> BTreeMap<String, String> {
     let labels = metadata.get("labels").and_then(Value::as_object);
     let text = labels.into_iter().flatten().filter_map(|(key, value)| Some((key, value.as_str()?)));
-    let is_copied = |(key, value): &(&String, &str)| {
-        !key.starts_with(PREFIX) && !(*key == LABEL_MANAGED_BY && *value == MANAGER)
+    let is_ours = |(key, value): &(&String, &str)| {
+        key.starts_with(PREFIX) || (*key == LABEL_MANAGED_BY && *value == MANAGER)
     };
-    let copied = text.filter(is_copied).take(limits::COPIED_LABELS_MAX);
+    let copied = text.filter(|one| !is_ours(one)).take(limits::COPIED_LABELS_MAX);
     copied.map(|(key, value)| (key.clone(), value.to_owned())).collect()
 }
 

@@ -1,4 +1,5 @@
-//! What the programs need to run: logs, bounded connections, queues, heap settings, the time of day.
+//! What the programs need to run: logs, bounded connections, queues, heap settings, the time of
+//! day.
 //!
 //! ```
 //! use std::time::Duration;

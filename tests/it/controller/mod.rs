@@ -1,6 +1,7 @@
 //! `gitwork controller` on a real API server, with the rights of `deploy/controller.yaml`. The
 //! tests write what OCM's Placement controller and the agents would.
 
+mod agents;
 mod faults;
 mod fixture;
 mod replicas;
@@ -8,7 +9,7 @@ mod replicas;
 use std::sync::Mutex;
 
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
-use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::harness::requests::Request;
@@ -259,13 +260,24 @@ async fn cluster_without_a_namespace_stops_no_other_and_is_tried_again() {
     fixture.create(&strategy, &template("one")).await;
     let other = fixture.clusters[1].clone();
     let probe = || async {
-        let all = fixture.works(&other).list(&Default::default()).await.unwrap().items;
+        let all = fixture.works(&other).list(&ListParams::default()).await.unwrap().items;
         if all.len() == 1 { Ok(()) } else { Err(format!("{:?}", fixture.conditions().await)) }
     };
     eventually("the other cluster to have the work", DEADLINE, probe).await.unwrap();
     let message = format!("False NotAsExpected: cannot create ManifestWork {missing}/{}", "web-");
     fixture.until_condition("ManifestworkApplied", &message).await;
     fixture.hub.create_namespace(&missing).await;
+    // One at a time: the other one has to be done.
+    let name = fixture.works(&other).list(&ListParams::default()).await.unwrap().items.remove(0);
+    let name = name.metadata.name.unwrap();
+    let condition = |kind: &str| {
+        json!({"type": kind, "status": "True", "reason": "Test", "message": "",
+            "observedGeneration": 1, "lastTransitionTime": now()})
+    };
+    let conditions = [condition("Applied"), condition("Available")];
+    let status = Patch::Merge(json!({"status": {"conditions": conditions}}));
+    let params = PatchParams::default();
+    fixture.works(&other).patch_status(&name, &params, &status).await.unwrap();
     fixture.until_values("one one").await;
 }
 
