@@ -603,6 +603,30 @@ fn m16_uncertain_decisions_delete_nothing() {
 }
 
 #[test]
+fn grace_period_after_a_start_changes_no_status() {
+    let mut hub = TestHub::new(&all(), &["c1"]);
+    hub.settle();
+    let status = hub.set["status"].clone();
+    hub.facts.placements.get_mut(&placement("all")).unwrap().is_changing = true;
+    assert_eq!((hub.settle().as_str(), &hub.set["status"]), ("", &status));
+}
+
+#[test]
+fn references_that_do_not_count_delete_nothing() {
+    let mut hub = TestHub::new(&all(), &["c1", "c2"]);
+    hub.settle();
+    let mut references = vec![json!({"name": "all"}); 50];
+    references.push(json!({"name": "more"}));
+    for references in [json!(references), json!([{"name": "all"}, {"rolloutStrategy": {}}])] {
+        hub.set["spec"]["placementRefs"] = references;
+        hub.select("all", &[&["c1"]]);
+        hub.next_generation();
+        assert_eq!(hub.settle(), "");
+        hub.assert_condition("PlacementVerified", "False NotAsExpected: only the first 50");
+    }
+}
+
+#[test]
 fn cluster_that_is_being_deleted_gets_no_work() {
     let mut hub = TestHub::new(&all(), &["c1", "c2"]);
     let facts = ClusterFacts { is_deleting: true, ..ClusterFacts::default() };

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use gitwork_core::model::facts::{Facts, PlacementFacts, PlacementKey, SelectedClusters};
+use gitwork_core::model::facts::{
+    Facts, PlacementFacts, PlacementInconsistency, PlacementKey, SelectedClusters,
+};
 use gitwork_core::model::name::ClusterName;
 
 use crate::replica_set::{ReplicaSet, SetPlacement};
@@ -21,6 +23,8 @@ pub(crate) struct SetMembership<'a> {
     pub placements: Vec<MemberPlacement<'a>>,
     /// For each selected cluster the first reference whose Placement selects it, by position.
     clusters: BTreeMap<&'a ClusterName, usize>,
+    /// References that do not count may select any cluster.
+    has_ignored_placements: bool,
 }
 
 impl<'a> SetMembership<'a> {
@@ -39,7 +43,8 @@ impl<'a> SetMembership<'a> {
                 clusters.entry(*cluster).or_insert(position);
             }
         }
-        Self { placements, clusters }
+        let has_ignored_placements = set.has_ignored_placements;
+        Self { placements, clusters, has_ignored_placements }
     }
 
     /// The reference that a cluster belongs to, by position.
@@ -64,7 +69,9 @@ impl<'a> SetMembership<'a> {
         let is_deselected = |one: &MemberPlacement<'_>| {
             one.selected.as_ref().and_then(|selected| selected.has(cluster)) == Some(false)
         };
-        !self.placements.is_empty() && self.placements.iter().all(is_deselected)
+        !self.has_ignored_placements
+            && !self.placements.is_empty()
+            && self.placements.iter().all(is_deselected)
     }
 }
 
@@ -74,9 +81,12 @@ impl MemberPlacement<'_> {
         self.selected.as_ref().is_some_and(|one| one.clusters.is_empty())
     }
 
-    /// Why the hub's decisions may be incomplete.
+    /// Why the hub's decisions are incomplete. The grace period is not worth a message: it also
+    /// runs after each start of the controller.
     pub fn uncertainty(&self) -> Option<String> {
-        let problem = self.selected.as_ref()?.inconsistency.as_ref()?;
-        Some(problem.to_string())
+        match self.selected.as_ref()?.inconsistency.as_ref()? {
+            PlacementInconsistency::Changing => None,
+            problem => Some(problem.to_string()),
+        }
     }
 }

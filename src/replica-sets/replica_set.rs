@@ -43,6 +43,8 @@ pub struct ReplicaSet {
     /// Whether the template has a rule for the condition Progressing.
     pub(crate) has_progressing_rule: bool,
     pub(crate) placements: Vec<SetPlacement>,
+    /// Whether there are references that do not count: too many, or without a name.
+    pub(crate) has_ignored_placements: bool,
 }
 
 /// A reference to a Placement.
@@ -68,6 +70,7 @@ impl ReplicaSet {
         let digest = template_digest(template.clone().unwrap_or_default());
         let finalizers = metadata.get("finalizers").and_then(Value::as_array);
         let finalizers = finalizers.into_iter().flatten().filter_map(Value::as_str);
+        let (placements, has_ignored_placements) = placements(spec, semantics);
         Some(Self {
             key,
             uid: owned("uid"),
@@ -83,7 +86,8 @@ impl ReplicaSet {
             digest,
             status: object.get("status").cloned().unwrap_or_default(),
             semantics,
-            placements: placements(spec, semantics),
+            has_ignored_placements,
+            placements,
         })
     }
 
@@ -117,18 +121,23 @@ fn copied_labels(metadata: &Value) -> BTreeMap<String, String> {
     copied.map(|(key, value)| (key.clone(), value.to_owned())).collect()
 }
 
-fn placements(spec: &Value, semantics: RolloutSemantics) -> Vec<SetPlacement> {
+/// The references that count, and whether there are others.
+fn placements(spec: &Value, semantics: RolloutSemantics) -> (Vec<SetPlacement>, bool) {
     let mut found: Vec<SetPlacement> = Vec::new();
-    let all = spec.get("placementRefs").and_then(Value::as_array);
-    for (index, one) in all.into_iter().flatten().enumerate().take(limits::PLACEMENT_REFS_MAX) {
-        let Some(name) = one.get("name").and_then(Value::as_str) else { continue };
+    let all = spec.get("placementRefs").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let mut are_ignored = all.len() > limits::PLACEMENT_REFS_MAX;
+    for (index, one) in all.iter().enumerate().take(limits::PLACEMENT_REFS_MAX) {
+        let Some(name) = one.get("name").and_then(Value::as_str) else {
+            are_ignored = true;
+            continue;
+        };
         // The first reference to a Placement counts.
         if !found.iter().any(|before| before.name == name) {
             let strategy = SetStrategy::read(one.get("rolloutStrategy"), semantics);
             found.push(SetPlacement { name: name.to_owned(), index, strategy });
         }
     }
-    found
+    (found, are_ignored)
 }
 
 #[cfg(test)]

@@ -199,6 +199,14 @@ impl StatusReport<'_> {
             );
             return condition(false, NOT_FOUND, message);
         }
+        if self.set.has_ignored_placements {
+            let most = limits::PLACEMENT_REFS_MAX;
+            let message = format!(
+                "only the first {most} of spec.placementRefs count, and those with a name; remove \
+                 the others; until then no work is deleted"
+            );
+            return condition(false, NOT_AS_EXPECTED, message);
+        }
         let problems: Vec<String> = self.placements.iter().filter_map(strategy_problem).collect();
         if self.placements.is_empty() {
             let message = "spec.placementRefs is empty; name a Placement".to_owned();

@@ -344,7 +344,7 @@ async fn service_account_lacks_rights_that_it_does_not_need() {
 async fn steady_state_sends_no_requests() {
     let (hub, kubeconfig) = fixture::new_hub().await;
     let fixture = Fixture::new(&hub, 3).await;
-    let _controller = fixture::Controller::start(&kubeconfig, &[]);
+    let controller = fixture::Controller::start(&kubeconfig, &[]);
     fixture.create(&json!({"type": "All"}), &template("one")).await;
     fixture.until_values("one one one").await;
     fixture.report(&[0, 1, 2], "Applied=True Available=True").await;
@@ -353,6 +353,13 @@ async fn steady_state_sends_no_requests() {
     until_renewed(&hub, 2).await;
     let others = until_renewed(&hub, 4).await;
     assert_eq!(others, [], "requests with nothing to do");
+    // A restart reads everything and writes nothing.
+    drop(controller);
+    let _second = fixture::Controller::start(&kubeconfig, &[]);
+    let mut others = until_renewed(&hub, 4).await;
+    assert!(others.iter().any(|one| one.verb == "list"), "{others:?}");
+    others.retain(Request::is_write);
+    assert_eq!(others, [], "writes after a restart");
 }
 
 /// Waits until the controller has renewed its Lease so often. Gives its other requests meanwhile.
