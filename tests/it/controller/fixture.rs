@@ -142,36 +142,48 @@ impl<'a> Fixture<'a> {
         self.api(WORK, "v1", "ManifestWork", cluster)
     }
 
-    /// A Placement selects these clusters, as OCM's controller writes it.
+    /// A Placement selects these clusters, as OCM's controller writes it: at most 100 in each
+    /// PlacementDecision. A later call does not need fewer of these.
     pub async fn select(&self, placement: &str, clusters: &[usize]) {
-        let (namespace, name) = (&self.namespace, format!("{placement}-decision-1"));
-        let objects = [
-            json!({"apiVersion": format!("{CLUSTER}/v1beta1"), "kind": "Placement",
-                "metadata": {"namespace": namespace, "name": placement}, "spec": {}}),
-            json!({"apiVersion": format!("{CLUSTER}/v1beta1"), "kind": "PlacementDecision",
-            "metadata": {"namespace": namespace, "name": name, "labels": {
-                "cluster.open-cluster-management.io/placement": placement,
-                "cluster.open-cluster-management.io/decision-group-index": "0",
-                "cluster.open-cluster-management.io/decision-group-name": "",
-            }}}),
-        ];
-        apply_all(self.hub.client(), &objects).await.unwrap();
-        let decisions: Vec<Value> = clusters
-            .iter()
-            .map(|index| json!({"clusterName": self.clusters[*index], "reason": ""}))
-            .collect();
-        let count = decisions.len();
-        let params = PatchParams::default();
-        let api = self.api(CLUSTER, "v1beta1", "PlacementDecision", namespace);
-        let status = Patch::Merge(json!({"status": {"decisions": decisions}}));
-        api.patch_status(&name, &params, &status).await.unwrap();
+        let namespace = &self.namespace;
+        let object = json!({"apiVersion": format!("{CLUSTER}/v1beta1"), "kind": "Placement",
+            "metadata": {"namespace": namespace, "name": placement}, "spec": {}});
+        apply_all(self.hub.client(), &[object]).await.unwrap();
+        let mut names = Vec::new();
+        let chunks: Vec<&[usize]> =
+            if clusters.is_empty() { vec![clusters] } else { clusters.chunks(100).collect() };
+        for chunk in chunks {
+            names.push(format!("{placement}-decision-{}", names.len() + 1));
+            self.decide(placement, names.last().unwrap(), chunk).await;
+        }
+        let count = clusters.len();
         let api = self.api(CLUSTER, "v1beta1", "Placement", namespace);
         let status = Patch::Merge(json!({"status": {
             "numberOfSelectedClusters": count,
             "decisionGroups": [{"decisionGroupIndex": 0, "decisionGroupName": "",
-                "decisions": [name], "clusterCount": count}],
+                "decisions": names, "clusterCount": count}],
         }}));
-        api.patch_status(placement, &params, &status).await.unwrap();
+        api.patch_status(placement, &PatchParams::default(), &status).await.unwrap();
+    }
+
+    async fn decide(&self, placement: &str, name: &str, clusters: &[usize]) {
+        let namespace = &self.namespace;
+        let object = json!({
+            "apiVersion": format!("{CLUSTER}/v1beta1"), "kind": "PlacementDecision",
+            "metadata": {"namespace": namespace, "name": name, "labels": {
+                "cluster.open-cluster-management.io/placement": placement,
+                "cluster.open-cluster-management.io/decision-group-index": "0",
+                "cluster.open-cluster-management.io/decision-group-name": "",
+            }},
+        });
+        apply_all(self.hub.client(), &[object]).await.unwrap();
+        let decisions: Vec<Value> = clusters
+            .iter()
+            .map(|index| json!({"clusterName": self.clusters[*index], "reason": ""}))
+            .collect();
+        let api = self.api(CLUSTER, "v1beta1", "PlacementDecision", namespace);
+        let status = Patch::Merge(json!({"status": {"decisions": decisions}}));
+        api.patch_status(name, &PatchParams::default(), &status).await.unwrap();
     }
 
     /// Creates the set, with one reference and this strategy.

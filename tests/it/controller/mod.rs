@@ -6,6 +6,7 @@ mod faults;
 mod fixture;
 mod replicas;
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
@@ -13,7 +14,7 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams
 use serde_json::{Value, json};
 
 use crate::harness::requests::Request;
-use crate::harness::{Cluster, eventually};
+use crate::harness::{Cluster, eventually, tally};
 use fixture::{DEADLINE, Fixture, OWNER, now, shared, template, template_with_rules};
 
 const PLACEMENT: &str = "work.open-cluster-management.io/placementname";
@@ -306,6 +307,35 @@ async fn work_of_another_owner_is_never_changed() {
     assert_eq!(there.metadata.resource_version, theirs.metadata.resource_version);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn three_hundred_clusters_cost_one_write_each() {
+    let hub = &shared().await.0;
+    let fixture = Fixture::new(hub, 300).await;
+    let mut requests = hub.requests();
+    let mut writes = || {
+        let all = requests.take().into_iter().filter(|one| {
+            let is_work = one.resource == "manifestworks" && one.is_write();
+            is_work && fixture.clusters.contains(&one.namespace)
+        });
+        tally(&all.collect::<Vec<_>>())
+    };
+    let until_updated = async |generation: u64| {
+        let probe = || async {
+            let status = fixture.status().await;
+            let is_current = status["conditions"][0]["observedGeneration"] == generation;
+            let updated = &status["summary"]["updated"];
+            if is_current && *updated == 300 { Ok(()) } else { Err(status.to_string()) }
+        };
+        eventually("300 works with the template", DEADLINE, probe).await.unwrap();
+    };
+    fixture.create(&json!({"type": "All"}), &template_with_rules("one")).await;
+    until_updated(1).await;
+    assert_eq!(writes(), BTreeMap::from([("create manifestworks".to_owned(), 300)]));
+    fixture.set_template(&template_with_rules("two")).await;
+    until_updated(2).await;
+    assert_eq!(writes(), BTreeMap::from([("patch manifestworks".to_owned(), 300)]));
+}
+
 /// That it has what it needs, the other tests show: they run with this account.
 #[tokio::test(flavor = "multi_thread")]
 async fn service_account_lacks_rights_that_it_does_not_need() {
@@ -345,9 +375,10 @@ async fn steady_state_sends_no_requests() {
     let (hub, kubeconfig) = fixture::new_hub().await;
     let fixture = Fixture::new(&hub, 3).await;
     let controller = fixture::Controller::start(&kubeconfig, &[]);
-    fixture.create(&json!({"type": "All"}), &template("one")).await;
+    // The API server adds defaults to the works.
+    fixture.create(&json!({"type": "All"}), &template_with_rules("one")).await;
     fixture.until_values("one one one").await;
-    fixture.report(&[0, 1, 2], "Applied=True Available=True").await;
+    fixture.succeed(&[0, 1, 2]).await;
     fixture.until_condition("PlacementRolledOut", "True Complete").await;
     // The decisions have settled once a renewal of the Lease follows on another one.
     until_renewed(&hub, 2).await;
@@ -355,11 +386,15 @@ async fn steady_state_sends_no_requests() {
     assert_eq!(others, [], "requests with nothing to do");
     // A restart reads everything and writes nothing.
     drop(controller);
-    let _second = fixture::Controller::start(&kubeconfig, &[]);
-    let mut others = until_renewed(&hub, 4).await;
-    assert!(others.iter().any(|one| one.verb == "list"), "{others:?}");
-    others.retain(Request::is_write);
-    assert_eq!(others, [], "writes after a restart");
+    let mut requests = hub.requests();
+    let second = fixture::Controller::start(&kubeconfig, &[]);
+    second.until_logged("read the hub").await;
+    until_renewed(&hub, 3).await;
+    let mut sent = requests.take();
+    sent.retain(|one| one.user.ends_with(":gitwork-controller") && one.resource != "leases");
+    assert!(sent.iter().any(|one| one.verb == "list"), "{sent:?}");
+    sent.retain(Request::is_write);
+    assert_eq!(sent, [], "writes after a restart");
 }
 
 /// Waits until the controller has renewed its Lease so often. Gives its other requests meanwhile.

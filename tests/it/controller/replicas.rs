@@ -6,7 +6,7 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::json;
 
-use super::fixture::{Controller, DEADLINE, Fixture, new_hub, template_with_rules};
+use super::fixture::{Controller, DEADLINE, Fixture, new_hub, template, template_with_rules};
 use crate::harness::{Cluster, apply_all, eventually};
 
 fn leases(hub: &Cluster, namespace: &str) -> Api<DynamicObject> {
@@ -43,6 +43,50 @@ async fn standby_goes_on_in_the_middle_of_a_rollout() {
     fixture.until_values("- one one one").await;
     fixture.succeed(&[3]).await;
     fixture.until_condition("PlacementRolledOut", "True Complete: 3 of 3").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn controller_goes_on_after_the_hub_has_restarted() {
+    let (hub, kubeconfig) = new_hub().await;
+    let fixture = Fixture::new(&hub, 2).await;
+    let _controller = Controller::start(&kubeconfig, &[]);
+    fixture.create(&json!({"type": "All"}), &template_with_rules("one")).await;
+    fixture.until_values("one one").await;
+    let uid = fixture.work(0).await.unwrap().metadata.uid;
+    hub.kill();
+    hub.restart().await.unwrap();
+    fixture.set_template(&template_with_rules("two")).await;
+    fixture.until_values("two two").await;
+    assert_eq!(fixture.work(0).await.unwrap().metadata.uid, uid);
+    fixture.succeed(&[0, 1]).await;
+    fixture.until_condition("PlacementRolledOut", "True Complete").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn upstream_semantics_are_a_flag() {
+    let (hub, kubeconfig) = new_hub().await;
+    let _controller = Controller::start(&kubeconfig, &["--upstream-rollout-semantics"]);
+    let strategy = json!({"type": "Progressive", "progressive": {"maxConcurrency": 1}});
+    // OCM waits for the condition Progressing, which nobody reports without a rule.
+    let waiting = Fixture::new(&hub, 2).await;
+    waiting.create(&strategy, &template("one")).await;
+    waiting.until_values("one -").await;
+    waiting.report(&[0], "Applied=True Available=True").await;
+    let quoted = Fixture::new(&hub, 1).await;
+    let failures = json!({"type": "Progressive", "progressive": {"maxFailures": "3"}});
+    quoted.create(&failures, &template("one")).await;
+    let message = "False NotAsExpected: spec.placementRefs[0].rolloutStrategy.progressive.\
+                   maxFailures is \"3\"; write the number without quotes";
+    quoted.until_condition("PlacementVerified", message).await;
+    // What began later has come to its end.
+    let other = Fixture::new(&hub, 2).await;
+    other.create(&strategy, &template_with_rules("one")).await;
+    other.until_values("one -").await;
+    other.succeed(&[0]).await;
+    other.until_values("one one").await;
+    other.succeed(&[1]).await;
+    other.until_condition("PlacementRolledOut", "True Complete").await;
+    assert_eq!(waiting.values().await, "one -");
 }
 
 #[tokio::test(flavor = "multi_thread")]
