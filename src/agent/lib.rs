@@ -41,7 +41,6 @@ mod lease;
 pub mod metrics;
 mod mutex;
 mod pass;
-mod queue;
 mod removal;
 mod resource_path;
 pub mod run;

@@ -8,9 +8,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::mutex::lock;
-use super::queue::Queue;
 use super::state::AgentState;
 use super::tracking::{ObjectChange, QueueKey};
+use gitwork_runtime::queue::Queue;
 
 /// Delay before a pass, since changes of one object often come in pairs.
 const COALESCE: Duration = Duration::from_millis(10);

@@ -20,6 +20,7 @@ mod approve;
 mod argument_error;
 mod bounded_file;
 mod compare;
+mod controller;
 mod current_folder;
 mod daemon_file;
 mod documents;
@@ -132,6 +133,11 @@ enum Command {
     Facts(facts::FactsArgs),
     /// Create a ManifestWork without Git
     Create(work_commands::CreateArgs),
+    /// Run the controller of ManifestWorkReplicaSets, for a hub without OCM's
+    ///
+    /// Run several replicas for high availability: a Lease elects the one that writes. It does not
+    /// start where OCM's own controller leads.
+    Controller(controller::ControllerArgs),
     /// List ManifestWorks on the hub
     Get(work_commands::GetArgs),
     /// Delete a ManifestWork that was created without Git
@@ -180,6 +186,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Explain(args) => explain::explain(&args),
         Command::Facts(args) => facts::facts(&args),
         Command::Create(args) => work_commands::create(&args),
+        Command::Controller(args) => controller::controller(args),
         Command::Get(args) => work_commands::get(&args),
         Command::Delete(args) => work_commands::delete(&args),
         Command::Schema(args) => documents::schema(&args),

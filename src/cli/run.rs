@@ -50,7 +50,8 @@ pub fn run(args: &RunArgs) -> Result<Exit, CommandError> {
     exit
 }
 
-fn start_log(format: LogFormat) {
+/// Starts the log on stderr.
+pub(super) fn start_log(format: LogFormat) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("GITWORK_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     let filter = gitwork_runtime::logs::without_answers(filter);

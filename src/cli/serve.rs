@@ -315,7 +315,7 @@ async fn listen(address: SocketAddr, message: &'static str) -> Result<TcpListene
 }
 
 /// The name of this replica: in a pod, the pod's name.
-fn instance() -> String {
+pub(super) fn instance() -> String {
     let name = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
     name.map_or_else(|| "gitwork".into(), |name| name.chars().take(128).collect())
 }

@@ -49,7 +49,9 @@ impl Signals {
                 _ = self.terminate.recv() => return tracing::info!("SIGTERM: stopping"),
                 _ = self.interrupt.recv() => return tracing::info!("interrupted: stopping"),
                 _ = self.hang_up.recv() => {
-                    tracing::info!("SIGHUP: fetching now");
+                    if !hints.is_empty() {
+                        tracing::info!("SIGHUP: fetching now");
+                    }
                     // A full channel means that a hint is already waiting.
                     for hint in hints.values() {
                         let _sent = hint.try_send(());

@@ -120,8 +120,8 @@ fn follow<K: Send + 'static, V: Send + 'static>(
 }
 
 /// A ManagedCluster. Of one whose status cannot be read, or with more labels and claims than the
-/// limit, the claims are unknown, not absent.
-fn cluster(object: Value) -> Option<(ClusterName, Arc<ClusterFacts>)> {
+/// limit, the claims are unknown, not absent. `None` without a valid name.
+pub fn cluster(object: Value) -> Option<(ClusterName, Arc<ClusterFacts>)> {
     let Object { metadata, status } = Object::<Value>::deserialize(object).ok()?;
     let name = ClusterName::parse(&metadata.name).ok()?;
     let read: Option<ManagedClusterStatus> =
@@ -143,8 +143,8 @@ fn cluster(object: Value) -> Option<(ClusterName, Arc<ClusterFacts>)> {
     Some((name, Arc::new(facts)))
 }
 
-/// A Placement, without its decisions.
-fn placement(object: Value) -> Option<(PlacementKey, PlacementFacts)> {
+/// A Placement, without its decisions. `None` if its status cannot be read.
+pub fn placement(object: Value) -> Option<(PlacementKey, PlacementFacts)> {
     let Object { metadata, status } = Object::<PlacementStatus>::deserialize(object).ok()?;
     let key = PlacementKey { namespace: metadata.namespace, name: metadata.name };
     let status = status.unwrap_or_default();
@@ -167,8 +167,8 @@ fn placement(object: Value) -> Option<(PlacementKey, PlacementFacts)> {
     Some((key, facts))
 }
 
-/// A PlacementDecision of a Placement in its namespace.
-fn decision(object: Value) -> Option<(DecisionKey, DecisionFacts)> {
+/// A PlacementDecision of a Placement in its namespace. `None` if its status cannot be read.
+pub fn decision(object: Value) -> Option<(DecisionKey, DecisionFacts)> {
     let Object { mut metadata, status } =
         Object::<PlacementDecisionStatus>::deserialize(object).ok()?;
     let name = metadata.labels.remove(LABEL_PLACEMENT).unwrap_or_default();

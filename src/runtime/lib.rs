@@ -1,4 +1,5 @@
-//! What the programs need to run: logs, bounded connections, heap settings, the time of day.
+//! What the programs need to run: logs, bounded connections, queues, heap settings, the time of
+//! day.
 //!
 //! ```
 //! use std::time::Duration;
@@ -22,3 +23,4 @@ pub mod connection;
 pub mod heap;
 pub mod limits;
 pub mod logs;
+pub mod queue;

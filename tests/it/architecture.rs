@@ -27,12 +27,14 @@ const CRATES: &[&str] = &[
     "schemas",
     "core",
     "signatures",
+    "replica-sets",
     "agent-core",
     "runtime",
     "kube",
     "git",
     "source",
     "hub",
+    "controller",
     "forge",
     "daemon",
     "agent",
@@ -53,8 +55,17 @@ const CORE_LAYERS: &[&str] = &[
 ];
 
 /// Crates whose functions depend on their arguments alone.
-const PURE: &[&str] =
-    &["api", "retry", "yaml", "rules", "schemas", "core", "signatures", "agent-core"];
+const PURE: &[&str] = &[
+    "api",
+    "retry",
+    "yaml",
+    "rules",
+    "schemas",
+    "core",
+    "signatures",
+    "replica-sets",
+    "agent-core",
+];
 
 /// What no pure crate may have among its dependencies, directly or not.
 const IMPURE: &[&str] = &["tokio", "kube", "kube-client", "git2", "libgit2-sys", "russh"];

@@ -17,6 +17,7 @@ mod cli;
 #[path = "../contract/mod.rs"]
 mod contract;
 mod control_plane;
+mod controller;
 mod crash;
 mod custom_resources;
 mod deploy;

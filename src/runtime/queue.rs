@@ -22,6 +22,7 @@ struct Inner<K> {
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
+    /// An empty queue.
     pub fn new() -> Self {
         let inner = Inner {
             due: BTreeMap::new(),

@@ -1,0 +1,19 @@
+//! The controller of ManifestWorkReplicaSets: it watches them, their Placements and their works,
+//! writes what [`gitwork_replica_sets`] decides, and deletes completed works. One replica leads, by
+//! a Lease.
+
+pub mod collection_watch;
+mod controller_lease;
+mod controller_metrics;
+pub mod hub_api;
+pub mod limits;
+mod ocm_lease;
+mod pass;
+mod probes;
+mod run;
+mod set_writer;
+mod shared;
+mod store;
+
+pub use ocm_lease::OcmLeaseName;
+pub use run::{ControllerError, ControllerOptions, run};
