@@ -56,6 +56,7 @@ mod status;
 mod suspend;
 mod text_objects;
 mod trust;
+mod validate;
 mod view;
 mod view_args;
 mod watch;
@@ -100,7 +101,7 @@ enum Command {
     /// Print the ManifestWorks of a repository (needs no cluster)
     Render(Box<render::RenderArgs>),
     /// Report every error and warning in a repository (needs no cluster)
-    Validate(Box<render::ValidateArgs>),
+    Validate(Box<validate::ValidateArgs>),
     /// Show what would change between two commits, or between Git and the hub
     Plan(Box<compare::PlanArgs>),
     /// Approve one held change
@@ -166,7 +167,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Import(args) => import::import(&args),
         Command::Run(args) => run::run(&args),
         Command::Render(args) => render::render(&args),
-        Command::Validate(args) => render::validate(&args),
+        Command::Validate(args) => validate::validate(&args),
         Command::Plan(args) => compare::plan(&args),
         Command::Approve(args) => approve::approve(&args),
         Command::Trust(args) => trust::trust(&args),

@@ -1,5 +1,6 @@
 //! The files of single revisions of a source, outside of a read.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -90,6 +91,35 @@ impl<'a> SourceSnapshots<'a> {
         })?;
         // The last rendered works are a good start: most works of two revisions are equal.
         Ok(self.reading.renderer.clone().render(&snapshot.snapshot())?)
+    }
+
+    /// Which of these files and folders a read has, and a commit has not or has otherwise. If the
+    /// commit does not have the source's folder, these are all.
+    pub fn changed_since(
+        &mut self,
+        read: &SourceState,
+        commit: CommitId,
+        paths: BTreeSet<RepoPath>,
+    ) -> Result<BTreeSet<RepoPath>, SourceReadError> {
+        let before = self
+            .origin
+            .with_repository(self.path, |repository, path| Ok(repository.snapshot(commit, path)?));
+        let before = match before {
+            Err(SourceReadError::Repository(RepositoryError::PathMissing { .. })) => {
+                return Ok(paths);
+            }
+            found => found?,
+        };
+        self.with_files(read, |now, _| {
+            let before = before.snapshot();
+            let mut changed = BTreeSet::new();
+            for path in paths {
+                if now.entry(&path)? != before.entry(&path)? {
+                    changed.insert(path);
+                }
+            }
+            Ok(changed)
+        })
     }
 
     /// Calls `act` with the snapshot of a read, and with the kinds that its CRDs define.

@@ -474,8 +474,8 @@ location and a fix. A code never changes its meaning.
 
 `-o json` prints one object. `diagnostics` is a list. `summary` has the counts `errors`, `warnings`
 and `notes`, and the counts `works` and `clusters` of those that have diagnostics. `omitted` counts
-diagnostics that are not in the list, if there are very many. New versions may add fields, but never
-remove one.
+diagnostics that are not in the list, with `--max` or if there are very many. New versions may add
+fields, but never remove one.
 
 | field of a diagnostic | value |
 |---|---|

@@ -288,7 +288,7 @@ fn missing_or_unreadable_objects_are_reported() {
     assert_eq!((exit, &removed["answer"]["reason"]), (Some(1), &json!("RemovedFromGit")));
     assert_eq!(removed["git"]["removedBy"]["subject"], "Drop the old one");
     let (exit, unknown, _) = reported("edge-1/wep");
-    assert_eq!((exit, &unknown["answer"]["reason"]), (Some(1), &json!("NotInGit")));
+    assert_eq!((exit, &unknown["answer"]["reason"]), (Some(2), &json!("NotInGit")));
     assert_eq!(unknown["answer"]["advice"], "did you mean edge-1/web?");
     let (_, unknown, _) = reported("edge-2/web");
     assert_eq!(unknown["answer"]["advice"], "did you mean edge-1/web?");

@@ -73,6 +73,7 @@ mod status_views;
 mod sync;
 mod tutorial;
 mod two_repositories;
+mod validate;
 mod work_commands;
 mod yaml_oracle;
 

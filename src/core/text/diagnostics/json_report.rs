@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::blocks::most_severe;
 use super::summary::DiagnosticSummary;
 use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope, Severity, Span};
@@ -111,12 +112,15 @@ pub fn entries<S: serde::Serializer>(all: &[Diagnostic], serializer: S) -> Resul
 /// One JSON object: `diagnostics`, a list, and `summary`, their counts. A diagnostic has `code`,
 /// `severity` (`error`, `warning`, `info`), `title`, `message`, `help`, `file`; where there is one
 /// `line`, `column`, `length`, `field`, `group`, `cluster`, `work`, `snippet`; and `related`, a
-/// list of places with a `message` each. Past `limits::DIAGNOSTICS_MAX` they are counted only, in
-/// `omitted`.
-pub fn json(diagnostics: &[Diagnostic]) -> String {
+/// list of places with a `message` each. Copies of one mistake are all listed. Past `max`, or
+/// `limits::DIAGNOSTICS_MAX`, the less severe ones are counted only, in `omitted`.
+pub fn json(diagnostics: &[Diagnostic], max: usize) -> String {
+    let max = max.min(limits::DIAGNOSTICS_MAX);
+    let all: Vec<&Diagnostic> = diagnostics.iter().collect();
+    let (shown, hidden) = most_severe(all, max, |one| one.severity);
     let report = Report {
-        diagnostics: diagnostics.iter().take(limits::DIAGNOSTICS_MAX).map(Entry::of).collect(),
-        omitted: diagnostics.len().saturating_sub(limits::DIAGNOSTICS_MAX),
+        diagnostics: shown.into_iter().map(Entry::of).collect(),
+        omitted: hidden.len(),
         summary: DiagnosticSummary::of(diagnostics),
     };
     json_text(&report)
