@@ -126,7 +126,7 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit, CommandError> {
     })
 }
 
-/// Whether neither Git, now or before, nor the hub has a work of this name: probably it is misspelt.
+/// Whether neither Git, now or before, nor the hub has a work of this name, which may be misspelt.
 fn is_nowhere(explanation: &Explanation, desired: &Desired, key: &WorkKey) -> bool {
     let may_hide =
         |found: &&Diagnostic| is_unknown(found) && matches!(found.scope, Scope::Group(_));

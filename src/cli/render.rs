@@ -12,16 +12,17 @@ use serde_json::Value;
 use super::compare::render_base;
 use super::error::CommandError;
 use super::exit::Exit;
+use super::no_match::no_match;
 use super::output;
 use super::published_facts::add_fetched_facts;
-use super::read_args::{ConfiguredSource, ReadArgs, StrictArgs, is_unknown};
+use super::read_args::{ConfiguredSource, ReadArgs, StrictArgs};
 use super::rendered_folder::RenderedFolder;
 use super::source_args::{Filter, FilterArgs};
 use super::sources::sources;
 use gitwork_core::model::diagnostic::Diagnostic;
 use gitwork_core::model::name::WorkKey;
 use gitwork_core::model::work::DesiredWork;
-use gitwork_core::render::desired::{Desired, Frozen};
+use gitwork_core::render::desired::Desired;
 use gitwork_core::report::review;
 use gitwork_core::text::escape::json_text;
 use gitwork_core::text::yaml;
@@ -118,31 +119,6 @@ pub fn render(args: &RenderArgs) -> Result<Exit, CommandError> {
         None => print_out(&works, &desired, args.output)?,
     }
     Ok(exit(args.strict, &desired.diagnostics))
-}
-
-/// The error that the filter selects no work; `None` if works may be missing because of a problem.
-/// `on_hub`: works that there are beside those of Git.
-pub(super) fn no_match<'a>(
-    args: &FilterArgs,
-    filter: &Filter,
-    states: &'a [&'a Desired],
-    on_hub: &'a [&'a WorkKey],
-) -> Option<CommandError> {
-    let in_git = || states.iter().flat_map(|desired| desired.named_works());
-    let named = || in_git().chain(on_hub.iter().copied());
-    let may_hide = |found: &Diagnostic| {
-        (found.is_error() || is_unknown(found)) && filter.concerns(&found.scope)
-    };
-    let is_frozen = |state: &&Desired| {
-        let Frozen { source, clusters, groups, .. } = &state.frozen;
-        *source || !groups.is_empty() || clusters.iter().any(|one| filter.matches_cluster(one))
-    };
-    let mut diagnostics = states.iter().flat_map(|desired| &desired.diagnostics);
-    let is_unknown = states.iter().any(is_frozen) || diagnostics.any(may_hide);
-    if is_unknown || named().any(|key| filter.matches(key)) {
-        return None;
-    }
-    args.no_match(filter, named)
 }
 
 fn exit(strict: StrictArgs, diagnostics: &[Diagnostic]) -> Exit {

@@ -1,23 +1,28 @@
 //! `validate`: every problem of a repository, without any cluster.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 
 use super::error::CommandError;
 use super::exit::Exit;
+use super::fixes;
+use super::no_match::no_match;
 use super::output;
 use super::read_args::{ConfiguredSource, ReadArgs, StrictArgs};
-use super::render::{Opened, located, no_match, open, read};
-use super::source_args::FilterArgs;
+use super::render::{Opened, located, open, read};
+use super::source_args::{Filter, FilterArgs};
 use super::sources::sources;
 use gitwork_core::model::diagnostic::Diagnostic;
 use gitwork_core::model::name::SourceId;
 use gitwork_core::render::desired::Desired;
+use gitwork_core::render::fixes::FixedFiles;
 use gitwork_core::text::diagnostics;
 use gitwork_core::text::escape::json_text;
 use gitwork_core::text::sarif;
 use gitwork_core::text::style::ColorMode;
+use gitwork_source::SourceLocation;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -36,6 +41,13 @@ pub struct ValidateArgs {
     /// mistake on several clusters count as one, except in JSON and SARIF
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max: Option<u32>,
+    /// Correct what has one certain correction, in the files of the folder: quote values, rename
+    /// fields and files, add fields. Then report what is left
+    #[arg(long, conflicts_with = "changed_since")]
+    fix: bool,
+    /// With --fix: print what would change, and change nothing
+    #[arg(long, requires = "fix")]
+    dry_run: bool,
     /// Output format
     #[arg(short, long, value_enum, default_value_t = ReportFormat::Text)]
     output: ReportFormat,
@@ -46,6 +58,8 @@ Examples:
   gitwork validate                                the repository in this folder
   gitwork validate --changed-since origin/main    only what this branch changed
   gitwork validate --cluster 'edge-*' --max 20    the worst problems of some clusters
+  gitwork validate --fix --dry-run                what can be corrected without a decision
+  gitwork validate --fix                          correct it
   gitwork validate -o sarif > gitwork.sarif       for code scanning";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -62,6 +76,9 @@ pub fn validate(args: &ValidateArgs) -> Result<Exit, CommandError> {
     let sources_of = args.source.configured_sources()?;
     let with_errors = |source: ConfiguredSource| source.with_schema_errors(args.strict);
     let configured: Vec<ConfiguredSource> = sources_of.into_iter().map(with_errors).collect();
+    if args.fix {
+        return fix(args, &filter, configured);
+    }
     let (states, is_complete) = match <[_; 1]>::try_from(configured) {
         Ok([source]) => {
             let mut opened = open(&sources(), source)?;
@@ -78,6 +95,46 @@ pub fn validate(args: &ValidateArgs) -> Result<Exit, CommandError> {
     found.retain(|one| filter.concerns(&one.scope));
     output::print(&text(args, &found))?;
     Ok(if is_complete && !args.strict.fails(&found) { Exit::Done } else { Exit::Failed })
+}
+
+/// Corrects the files of a folder, and reports what is left.
+fn fix(
+    args: &ValidateArgs,
+    filter: &Filter,
+    configured: Vec<ConfiguredSource>,
+) -> Result<Exit, CommandError> {
+    let Ok([configured]) = <[_; 1]>::try_from(configured) else {
+        let message = "--fix is for one source; name one with --source-id, or a folder with --repo";
+        return Err(CommandError::usage(message));
+    };
+    let SourceLocation::Directory(folder) = &configured.config.repository else {
+        let message = "--fix needs a folder on disk, without --branch, --tag, --semver or --commit";
+        return Err(CommandError::usage(message));
+    };
+    let path = configured.config.path.clone();
+    let folder = folder.join(path.as_str());
+    let mut opened = open(&sources(), configured)?;
+    let before = read(&mut opened, Instant::now(), None)?;
+    if let Some(error) = no_match(&args.filter, filter, &[&before], &[]) {
+        return Err(error);
+    }
+    let is_selected = |found: &Diagnostic| filter.concerns(&found.scope);
+    let fixed = opened.0.snapshots().fixed(is_selected)?;
+    let (files, after) = fixed.unwrap_or_else(|| (FixedFiles::new(), (*before).clone()));
+    fixes::report(&files, &path, args.dry_run);
+    let desired = if args.dry_run {
+        output::print(&fixes::diffs(&files, &path))?;
+        before
+    } else {
+        fixes::write(&folder, &files)?;
+        Arc::new(after)
+    };
+    let mut found = located(opened, desired).diagnostics;
+    found.retain(|one| filter.concerns(&one.scope));
+    if !args.dry_run {
+        output::print(&text(args, &found))?;
+    }
+    Ok(if args.strict.fails(&found) { Exit::Failed } else { Exit::Done })
 }
 
 fn text(args: &ValidateArgs, found: &[Diagnostic]) -> String {

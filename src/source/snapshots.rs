@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use gitwork_core::model::diagnostic::Diagnostic;
 use gitwork_core::model::kinds::KindIndex;
 use gitwork_core::model::name::{CommitId, RepoPath};
 use gitwork_core::model::snapshot::{ObjectError, Snapshot};
 use gitwork_core::render::desired::Desired;
+use gitwork_core::render::fixes::{FixedFiles, fixed_files};
 use gitwork_git::{FetchError, Reference, Repository, RepositoryError, split_revision};
 
 use crate::error::SourceReadError;
@@ -120,6 +122,23 @@ impl<'a> SourceSnapshots<'a> {
             }
             Ok(changed)
         })
+    }
+
+    /// The files that fixes of the selected problems change, and the state that they give. Nothing
+    /// is written. Only a folder on disk has files to fix; `None` for a mirror.
+    pub fn fixed(
+        &mut self,
+        is_selected: impl Fn(&Diagnostic) -> bool,
+    ) -> Result<Option<(FixedFiles, Desired)>, SourceReadError> {
+        let mut renderer = self.reading.renderer.clone();
+        match &mut *self.origin {
+            Origin::Mirror { .. } => Ok(None),
+            Origin::Directory(directory) => {
+                let files = directory.snapshot()?;
+                let render = |snapshot: &Snapshot<'_>| renderer.render(snapshot);
+                Ok(Some(fixed_files(&files.snapshot(), is_selected, render)?))
+            }
+        }
     }
 
     /// Calls `act` with the snapshot of a read, and with the kinds that its CRDs define.

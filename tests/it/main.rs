@@ -24,6 +24,7 @@ mod docs;
 mod documented_limits;
 mod example;
 mod explain;
+mod fix;
 mod fleet_story;
 mod forge;
 mod fuzz_seeds;
@@ -51,6 +52,7 @@ mod object_checks;
 mod ocm_agent;
 #[path = "../harness/ocm_agent/mod.rs"]
 mod ocm_agent_double;
+mod output_schemas;
 mod page;
 mod published_facts;
 mod pull_request_plan;

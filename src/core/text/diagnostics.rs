@@ -10,6 +10,6 @@ mod summary;
 mod tests;
 
 pub use blocks::{Block, blocks, most_severe};
-pub use json_report::{entries, json};
+pub use json_report::{entries, entries_schema, json, report_schema};
 pub use print::{bounded_text, text, write_one};
 pub use summary::DiagnosticSummary;

@@ -110,7 +110,7 @@ fn problems(out: &mut String, review: &Review) {
         let id = diagnostic.code.id();
         out.push_str(&format!("- {id} {}: {}{more}\n", code(&place), code(&message)));
     }
-    let more: usize = blocks.iter().skip(ROWS_MAX).map(Block::len).sum();
+    let more: usize = blocks.iter().skip(ROWS_MAX).map(Block::count).sum();
     if more > 0 {
         out.push_str(&format!("- and {more} more\n"));
     }

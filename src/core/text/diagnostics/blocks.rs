@@ -117,7 +117,7 @@ impl Block<'_> {
     }
 
     /// How many diagnostics it stands for.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         1 + self.others.len()
     }
 }
@@ -203,7 +203,7 @@ mod tests {
         let all: Vec<Diagnostic> = clusters.iter().map(|name| one(name, 3, "m")).collect();
         let more = "and in 39 more clusters: edge-02, edge-03, edge-04, …";
         assert_eq!(shown(&all), [("m".to_owned(), Some(more.to_owned()))]);
-        assert_eq!(blocks(&all)[0].len(), 40);
+        assert_eq!(blocks(&all)[0].count(), 40);
     }
 
     #[test]

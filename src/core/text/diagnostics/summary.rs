@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::model::diagnostic::{Diagnostic, Scope, Severity};
 use crate::text::style::count;
 
 /// How many problems there are, and of how many works and clusters.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DiagnosticSummary {
     /// Diagnostics of severity error.
     pub errors: usize,
