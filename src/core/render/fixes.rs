@@ -170,7 +170,7 @@ mod tests {
     fn names_that_are_taken_and_links_stay() {
         let mut repository = files(&[
             ("clusters/a/web/x.txt", MAP),
-            ("clusters/a/web/y.yaml", &MAP.replace('7', "y")),
+            ("clusters/a/web/y.yaml", &MAP.replace('7', "why")),
             ("gitwork.yml", "defaults: {prune: false}\n"),
             ("gitwork.yaml", ""),
         ]);

@@ -246,7 +246,7 @@ mod tests {
         let quoted = fix(text, &[at(3, 10, 4, FixKind::Quote), at(3, 10, 4, FixKind::Quote)]);
         assert_eq!(quoted.unwrap(), text.replace("8080", "\"8080\""));
         let flow = "{\"data\": {\"höhe\": 1, \"port\": 8080}}";
-        let quoted = fix(flow, &[at(1, 32, 4, FixKind::Quote)]);
+        let quoted = fix(flow, &[at(1, 30, 4, FixKind::Quote)]);
         assert_eq!(quoted.unwrap(), flow.replace("8080", "\"8080\""));
         let renamed = fix("spec:\n  replica: 3\n", &[at(2, 3, 7, rename("replicas"))]);
         assert_eq!(renamed.unwrap(), "spec:\n  replicas: 3\n");
