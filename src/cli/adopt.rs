@@ -14,10 +14,11 @@ use super::compare::plan_against_hub;
 use super::error::CommandError;
 use super::exit::Exit;
 use super::hub::runtime;
+use super::no_match::no_match;
 use super::output;
 use super::read_args::ReadArgs;
 use super::signer_args::SignerArgs;
-use super::source_args::HubArgs;
+use super::source_args::{FilterArgs, HubArgs};
 use super::suspend::work_key;
 use gitwork_core::model::name::{SourceId, WorkKey};
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
@@ -96,6 +97,10 @@ pub fn adopt(args: &AdoptArgs) -> Result<Exit, CommandError> {
     let (key, source) = (&args.work, &planned.desired.source);
     if args.yes {
         planned.id_from.check_write(source)?;
+    }
+    let named = FilterArgs::of_work(key);
+    if let Some(error) = no_match(&named, &named.filter()?, &[&planned.desired], &[]) {
+        return Err(error);
     }
     let wanted = planned.desired.works.get(key);
     let wanted = wanted.ok_or_else(|| AdoptionError::NotInGit { key: key.clone() })?;

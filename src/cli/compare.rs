@@ -12,6 +12,7 @@ use super::error::CommandError;
 use super::exit::Exit;
 use super::hub::runtime;
 use super::hub_state::HubState;
+use super::no_match::no_match;
 use super::output;
 use super::published_facts::add_fetched_facts;
 use super::read_args::{ConfiguredSource, ReadArgs, StrictArgs};
@@ -23,7 +24,7 @@ use super::text_objects::{TextObjects, Texts};
 use gitwork_core::config::AdoptionPolicy;
 use gitwork_core::config::RewindPolicy;
 use gitwork_core::config::window;
-use gitwork_core::model::name::{CommitId, RepoPath};
+use gitwork_core::model::name::{CommitId, RepoPath, WorkKey};
 use gitwork_core::model::snapshot::Snapshot;
 use gitwork_core::plan;
 use gitwork_core::plan::{Action, ForeignObject, MemberChange, Plan, PlanStep, Reason, Remarks};
@@ -172,6 +173,9 @@ fn between_revisions(
     let closed = window::closed(&windows, &|name| TimeZone::get(name).ok(), args.time());
     let holds = review::would_hold(&base, &head, &guards.policy, closed.as_ref());
     let [base, head] = [base, head].map(|desired| located(desired, &path));
+    if let Some(error) = no_match(&args.filter, filter, &[&base, &head], &[]) {
+        return Err(error);
+    }
     let review = Review::of(&base, &head, |key| filter.matches(key));
     let review = Review { signatures, holds, ..review };
     if args.output == PlanFormat::Text {
@@ -191,7 +195,7 @@ fn between_revisions(
 }
 
 /// Renders the base. If it is from before the source's folder, it has no work.
-fn render_base(source: &mut Source, commit: CommitId) -> Result<Desired, CommandError> {
+pub(super) fn render_base(source: &mut Source, commit: CommitId) -> Result<Desired, CommandError> {
     match source.snapshots().render(commit) {
         Err(SourceReadError::Repository(RepositoryError::PathMissing { .. })) => {
             let mut objects = TextObjects::default();
@@ -367,6 +371,10 @@ fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<PrintedPlan, CommandE
     let cancel = Arc::new(AtomicBool::new(false));
     let planned = plan_against_hub(args.configured()?, &args.hub, args.time(), &cancel)?;
     let HubPlan { mut plan, desired, verification_failure, .. } = planned;
+    let on_hub: Vec<&WorkKey> = plan.steps.iter().map(|step| &step.key).collect();
+    if let Some(error) = no_match(&args.filter, filter, &[&desired], &on_hub) {
+        return Err(error);
+    }
     let mut foreign_objects = planned.foreign_objects;
     let on_hub =
         planned.state.facts().hub.observed().into_iter().flat_map(|all| all.works.values());

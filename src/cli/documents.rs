@@ -9,26 +9,41 @@ use super::output;
 use gitwork_api::crds;
 use gitwork_core::config::FileKind;
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
+use gitwork_core::report::outputs::OutputKind;
 
 #[derive(Debug, Args)]
 pub struct SchemaArgs {
-    /// The file that the schema is for
-    #[arg(value_enum)]
-    file: SchemaFile,
+    /// The file, or the output of a command with `-o json`, that the schema is for
+    #[arg(value_enum, value_name = "FILE|OUTPUT")]
+    what: SchemaName,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum SchemaFile {
+enum SchemaName {
     /// gitwork.yaml
     Gitwork,
     /// cluster.yaml
     Cluster,
+    /// group.yaml
+    Group,
     /// work.yaml
     Work,
     /// <file>.config.yaml
     ManifestConfig,
     /// The file of `gitwork run --config`
     Daemon,
+    /// `gitwork validate -o json`
+    ValidateOutput,
+    /// `gitwork plan -o json`, against the hub
+    PlanOutput,
+    /// `gitwork plan --base REVISION -o json`
+    PlanBaseOutput,
+    /// `gitwork explain -o json`
+    ExplainOutput,
+    /// `gitwork status -o json`
+    StatusOutput,
+    /// `gitwork tree -o json`
+    TreeOutput,
 }
 
 #[derive(Debug, Args)]
@@ -40,14 +55,21 @@ pub struct CompletionsArgs {
 
 /// Runs `gitwork schema`.
 pub fn schema(args: &SchemaArgs) -> Result<Exit, CommandError> {
-    let kind = match args.file {
-        SchemaFile::Gitwork => FileKind::Source,
-        SchemaFile::Cluster => FileKind::Cluster,
-        SchemaFile::Work => FileKind::Work,
-        SchemaFile::ManifestConfig => FileKind::Manifest,
-        SchemaFile::Daemon => FileKind::Daemon,
+    let schema = match args.what {
+        SchemaName::Gitwork => FileKind::Source.schema(),
+        SchemaName::Cluster => FileKind::Cluster.schema(),
+        SchemaName::Group => FileKind::Group.schema(),
+        SchemaName::Work => FileKind::Work.schema(),
+        SchemaName::ManifestConfig => FileKind::Manifest.schema(),
+        SchemaName::Daemon => FileKind::Daemon.schema(),
+        SchemaName::ValidateOutput => OutputKind::Validate.schema(),
+        SchemaName::PlanOutput => OutputKind::Plan.schema(),
+        SchemaName::PlanBaseOutput => OutputKind::PlanBase.schema(),
+        SchemaName::ExplainOutput => OutputKind::Explain.schema(),
+        SchemaName::StatusOutput => OutputKind::Status.schema(),
+        SchemaName::TreeOutput => OutputKind::Tree.schema(),
     };
-    output::print(&format!("{:#}\n", kind.schema()))?;
+    output::print(&format!("{schema:#}\n"))?;
     Ok(Exit::Done)
 }
 

@@ -14,7 +14,7 @@ use super::explain_code::{code_named, explain_code};
 use super::hub::runtime;
 use super::hub_state::HubState;
 use super::output;
-use super::read_args::{ConfiguredSource, ReadArgs};
+use super::read_args::{ConfiguredSource, ReadArgs, is_unknown};
 use super::source_args::HubArgs;
 use super::sources::sources;
 use super::view_args::ViewFormat;
@@ -119,7 +119,20 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit, CommandError> {
     let named = args.hub.kubeconfig.is_some() || args.hub.context.is_some();
     let unknown = git.origins.is_none() && tree.is_none() && step.is_none();
     let failed = unknown || (named && explanation.hub.is_none());
-    Ok(if failed { Exit::Failed } else { Exit::Done })
+    Ok(match failed {
+        true if is_nowhere(&explanation, &git.read.desired, &target.key) => Exit::Usage,
+        true => Exit::Failed,
+        false => Exit::Done,
+    })
+}
+
+/// Whether neither Git, now or before, nor the hub has a work of this name, which may be misspelt.
+fn is_nowhere(explanation: &Explanation, desired: &Desired, key: &WorkKey) -> bool {
+    let may_hide =
+        |found: &&Diagnostic| is_unknown(found) && matches!(found.scope, Scope::Group(_));
+    explanation.answer.reason == "NotInGit"
+        && !desired.frozen.may_contain(key, None)
+        && !desired.diagnostics.iter().any(|found| may_hide(&found))
 }
 
 fn print(args: &ExplainArgs, explanation: &Explanation) -> Result<(), CommandError> {

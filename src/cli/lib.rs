@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 mod adopt;
 mod adoption_changes;
@@ -29,12 +29,14 @@ mod exit;
 mod explain;
 mod explain_code;
 mod facts;
+mod fixes;
 mod hub;
 mod hub_state;
 mod import;
 mod init;
 mod limits;
 mod new_files;
+mod no_match;
 mod output;
 mod published_facts;
 mod read_args;
@@ -57,6 +59,7 @@ mod status;
 mod suspend;
 mod text_objects;
 mod trust;
+mod validate;
 mod view;
 mod view_args;
 mod watch;
@@ -68,8 +71,38 @@ pub use exit::Exit;
 #[derive(Debug, Parser)]
 #[command(name = "gitwork", version, max_term_width = 100, after_help = EXAMPLES)]
 struct Cli {
+    /// When to use colour. By default on terminals, unless NO_COLOR is set
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "WHEN",
+        default_value_t = ColorWhen::Auto,
+        help_heading = "Colour"
+    )]
+    color: ColorWhen,
     #[command(subcommand)]
     command: Command,
+}
+
+/// When the output has colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ColorWhen {
+    Auto,
+    Always,
+    Never,
+}
+
+impl ColorWhen {
+    /// Sets it for all streams of the program.
+    fn apply(self) {
+        let choice = match self {
+            Self::Auto => return,
+            Self::Always => anstream::ColorChoice::Always,
+            Self::Never => anstream::ColorChoice::Never,
+        };
+        choice.write_global();
+    }
 }
 
 const EXAMPLES: &str = "\
@@ -101,7 +134,7 @@ enum Command {
     /// Print the ManifestWorks of a repository (needs no cluster)
     Render(Box<render::RenderArgs>),
     /// Report every error and warning in a repository (needs no cluster)
-    Validate(Box<render::ValidateArgs>),
+    Validate(Box<validate::ValidateArgs>),
     /// Show what would change between two commits, or between Git and the hub
     Plan(Box<compare::PlanArgs>),
     /// Approve one held change
@@ -142,7 +175,7 @@ enum Command {
     Get(work_commands::GetArgs),
     /// Delete a ManifestWork that was created without Git
     Delete(work_commands::DeleteArgs),
-    /// Print the JSON Schema of a configuration file
+    /// Print the JSON Schema of a configuration file, or of the output of a command
     Schema(documents::SchemaArgs),
     /// Print the CRDs of the OCM kinds that gitwork uses
     Crds,
@@ -167,12 +200,13 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             );
         }
     };
+    cli.color.apply();
     let result = match cli.command {
         Command::Init(args) => init::init(&args),
         Command::Import(args) => import::import(&args),
         Command::Run(args) => run::run(&args),
         Command::Render(args) => render::render(&args),
-        Command::Validate(args) => render::validate(&args),
+        Command::Validate(args) => validate::validate(&args),
         Command::Plan(args) => compare::plan(&args),
         Command::Approve(args) => approve::approve(&args),
         Command::Trust(args) => trust::trust(&args),

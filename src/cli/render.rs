@@ -1,4 +1,4 @@
-//! `render` and `validate`: read a repository, without any cluster.
+//! `render`: the ManifestWorks of a repository, without any cluster.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -9,22 +9,22 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
+use super::compare::render_base;
 use super::error::CommandError;
 use super::exit::Exit;
+use super::no_match::no_match;
 use super::output;
 use super::published_facts::add_fetched_facts;
-use super::read_args::{ConfiguredSource, ReadArgs, StrictArgs, is_unknown};
+use super::read_args::{ConfiguredSource, ReadArgs, StrictArgs};
 use super::rendered_folder::RenderedFolder;
 use super::source_args::{Filter, FilterArgs};
 use super::sources::sources;
-use gitwork_core::model::diagnostic::{Diagnostic, Scope};
-use gitwork_core::model::name::{SourceId, WorkKey};
+use gitwork_core::model::diagnostic::Diagnostic;
+use gitwork_core::model::name::WorkKey;
 use gitwork_core::model::work::DesiredWork;
 use gitwork_core::render::desired::Desired;
-use gitwork_core::text::diagnostics;
+use gitwork_core::report::review;
 use gitwork_core::text::escape::json_text;
-use gitwork_core::text::sarif;
-use gitwork_core::text::style::ColorMode;
 use gitwork_core::text::yaml;
 use gitwork_source::{Source, SourceLocation, Sources};
 
@@ -51,30 +51,14 @@ enum RenderFormat {
     Json,
 }
 
-#[derive(Debug, Args)]
-pub struct ValidateArgs {
-    #[command(flatten)]
-    strict: StrictArgs,
-    #[command(flatten)]
-    source: ReadArgs,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = ReportFormat::Text)]
-    output: ReportFormat,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ReportFormat {
-    Text,
-    Json,
-    /// SARIF, for code scanning: a forge shows the problems at the lines of a pull request
-    Sarif,
-}
-
 /// A source to read, and its status branch.
-type Opened = (Source, String);
+pub(super) type Opened = (Source, String);
 
 /// Opens a source to read it once.
-fn open(sources: &Sources, configured: ConfiguredSource) -> Result<Opened, CommandError> {
+pub(super) fn open(
+    sources: &Sources,
+    configured: ConfiguredSource,
+) -> Result<Opened, CommandError> {
     let ConfiguredSource { config, status_branch, .. } = configured;
     if std::io::stderr().is_terminal() && matches!(config.repository, SourceLocation::Git { .. }) {
         output::note("fetching …");
@@ -82,35 +66,52 @@ fn open(sources: &Sources, configured: ConfiguredSource) -> Result<Opened, Comma
     Ok((sources.open(config)?, status_branch))
 }
 
-/// Reads a source once. Locations are relative to the repository's root. A fetch for another source
-/// counts too if it began after `began`.
-fn read((mut source, status_branch): Opened, began: Instant) -> Result<Desired, CommandError> {
-    let path = source.config().path.clone();
+/// Reads a source once. A fetch for another source counts too if it began after `began`.
+/// `changed_since`: leaves out diagnostics of what did not change since this revision.
+pub(super) fn read(
+    (source, status_branch): &mut Opened,
+    began: Instant,
+    changed_since: Option<&str>,
+) -> Result<Arc<Desired>, CommandError> {
     let cancel = Arc::new(AtomicBool::new(false));
     let mut read = source.read_within(began.elapsed(), &cancel)?;
-    if add_fetched_facts(&mut source, &read.desired, &status_branch, &cancel) {
+    if add_fetched_facts(source, &read.desired, status_branch, &cancel) {
         read = source.read_within(began.elapsed(), &cancel)?;
     }
-    drop(source);
+    let Some(revision) = changed_since else { return Ok(read.desired) };
+    let base = source.snapshots().resolve(revision, &cancel)?;
+    let found = &read.desired.diagnostics;
+    let places = found.iter().flat_map(|one| {
+        one.related.iter().map(|(at, _)| at).chain([&one.location]).map(|at| at.file.clone())
+    });
+    let changed = source.snapshots().changed_since(&read, base, places.collect())?;
+    let base = render_base(source, base)?;
+    let diagnostics =
+        review::problems_of_changes(&base, &read.desired, |file| changed.contains(file));
+    Ok(Arc::new(Desired { diagnostics, ..(*read.desired).clone() }))
+}
+
+/// A state that was read, with locations relative to the repository's root.
+pub(super) fn located((source, _): Opened, desired: Arc<Desired>) -> Desired {
+    let path = source.config().path.clone();
     // The source shared it; after the drop nothing has to be copied.
-    let mut desired = Arc::unwrap_or_clone(read.desired);
+    drop(source);
+    let mut desired = Arc::unwrap_or_clone(desired);
     desired.locate_from_root(&path);
-    Ok(desired)
+    desired
 }
 
 /// Runs `gitwork render`.
 pub fn render(args: &RenderArgs) -> Result<Exit, CommandError> {
     let filter = args.filter.filter()?;
     let source = args.source.configured_source()?.with_published_facts();
-    let desired = read(open(&sources(), source)?, Instant::now())?;
+    let mut opened = open(&sources(), source)?;
+    let desired = read(&mut opened, Instant::now(), None)?;
+    let desired = located(opened, desired);
     output::diagnostics(&desired.diagnostics);
     let works: Vec<&DesiredWork> =
         desired.works.values().filter(|work| filter.matches(&work.key)).collect();
-    let is_hidden = || desired.diagnostics.iter().any(|found| may_hide(found, &filter));
-    if works.is_empty()
-        && !is_hidden()
-        && let Some(error) = args.filter.no_match(&filter, || desired.works.keys())
-    {
+    if let Some(error) = no_match(&args.filter, &filter, &[&desired], &[]) {
         return Err(error);
     }
     match &args.out {
@@ -118,58 +119,6 @@ pub fn render(args: &RenderArgs) -> Result<Exit, CommandError> {
         None => print_out(&works, &desired, args.output)?,
     }
     Ok(exit(args.strict, &desired.diagnostics))
-}
-
-/// Whether works that are selected may be missing because of a problem.
-fn may_hide(found: &Diagnostic, filter: &Filter) -> bool {
-    (found.is_error() || is_unknown(found))
-        && match &found.scope {
-            Scope::Source | Scope::Group(_) => true,
-            Scope::Cluster(cluster) => filter.matches_cluster(cluster),
-            Scope::Work(key) => filter.matches(key),
-        }
-}
-
-/// Runs `gitwork validate`.
-pub fn validate(args: &ValidateArgs) -> Result<Exit, CommandError> {
-    let sources_of = args.source.configured_sources()?;
-    let with_errors = |source: ConfiguredSource| source.with_schema_errors(args.strict);
-    let configured: Vec<ConfiguredSource> = sources_of.into_iter().map(with_errors).collect();
-    let (found, is_complete) = match <[_; 1]>::try_from(configured) {
-        Ok([source]) => (read(open(&sources(), source)?, Instant::now())?.diagnostics, true),
-        Err(sources) => validate_all(sources),
-    };
-    let text = match args.output {
-        ReportFormat::Text => diagnostics::text(&found, ColorMode::Colored),
-        ReportFormat::Json => diagnostics::json(&found),
-        ReportFormat::Sarif => json_text(&sarif::sarif(&found)),
-    };
-    output::print(&text)?;
-    Ok(if is_complete { exit(args.strict, &found) } else { Exit::Failed })
-}
-
-/// The diagnostics of several sources, and whether all sources could be read. Each message begins
-/// with the id of its source. Errors of reading go to stderr.
-fn validate_all(configured: Vec<ConfiguredSource>) -> (Vec<Diagnostic>, bool) {
-    let (began, sources) = (Instant::now(), sources());
-    // Sources of one repository share a fetch if all are open before the first one is read.
-    let open = |source: ConfiguredSource| (source.config.id.clone(), open(&sources, source));
-    let opened: Vec<(SourceId, Result<Opened, CommandError>)> =
-        configured.into_iter().map(open).collect();
-    let (mut found, mut is_complete) = (Vec::new(), true);
-    for (id, source) in opened {
-        match source.and_then(|source| read(source, began)) {
-            Ok(desired) => found.extend(desired.diagnostics.into_iter().map(|one| {
-                let message = format!("source {id}: {}", one.message);
-                Diagnostic { message, ..one }
-            })),
-            Err(error) => {
-                output::error(&format!("source {id}: {}", error.message()));
-                is_complete = false;
-            }
-        }
-    }
-    (found, is_complete)
 }
 
 fn exit(strict: StrictArgs, diagnostics: &[Diagnostic]) -> Exit {

@@ -16,6 +16,7 @@ use gitwork_api::names::{NameError, check_label};
 use gitwork_core::config::AdoptionPolicy;
 use gitwork_core::config::RewindPolicy;
 use gitwork_core::config::tenancy::Tenancy;
+use gitwork_core::model::diagnostic::Scope;
 use gitwork_core::model::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey, WorkName};
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::model::source_origin::SourceOrigin;
@@ -164,6 +165,16 @@ pub struct Filter {
 }
 
 impl FilterArgs {
+    /// Selects one cluster.
+    pub fn of_cluster(cluster: &ClusterName) -> Self {
+        Self { cluster: Some(cluster.to_string()), work: None }
+    }
+
+    /// Selects one work.
+    pub fn of_work(key: &WorkKey) -> Self {
+        Self { work: Some(key.work.to_string()), ..Self::of_cluster(&key.cluster) }
+    }
+
     /// Compiles the patterns.
     pub fn filter(&self) -> Result<Filter, CommandError> {
         let glob = |flag, text: &Option<String>| {
@@ -207,6 +218,15 @@ impl Filter {
     /// Whether a work is selected.
     pub fn matches(&self, key: &WorkKey) -> bool {
         self.matches_cluster(&key.cluster) && is_selected(self.work.as_ref(), key.work.as_str())
+    }
+
+    /// Whether what a diagnostic is about may have works that are selected.
+    pub fn concerns(&self, scope: &Scope) -> bool {
+        match scope {
+            Scope::Source | Scope::Group(_) => true,
+            Scope::Cluster(cluster) => self.matches_cluster(cluster),
+            Scope::Work(key) => self.matches(key),
+        }
     }
 
     /// Whether works of a cluster are selected.

@@ -8,18 +8,24 @@ use super::error::CommandError;
 use super::exit::Exit;
 use super::hub::runtime;
 use super::output;
-use super::source_args::{self, HubArgs};
+use super::source_args::{self, FilterArgs, HubArgs};
+use super::view::key_of;
 use crate::limits;
 use gitwork_core::model::name::{ClusterName, SourceId, WorkKey, WorkName};
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::plan::directives::SuspensionTarget;
 use gitwork_core::text::escape::escape_untrusted;
 use gitwork_hub::directives::{DirectiveError, Operator};
+use gitwork_hub::fleet::Selection;
+use gitwork_hub::{facts, fleet, retry_transient};
 
 #[derive(Debug, Args)]
 pub struct SuspendArgs {
     #[command(flatten)]
     target: TargetArgs,
+    /// Allow a cluster or work that the hub does not have yet
+    #[arg(long)]
+    new: bool,
     /// Reason, shown to other operators
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     reason: Option<String>,
@@ -100,10 +106,53 @@ fn write_directive<T>(
     })
 }
 
+/// Fails with exit code 2 if the hub has neither works of the source for the target nor a managed
+/// cluster of its name. A user who may not read that may still write a directive.
+fn check_target(
+    target: &SuspensionTarget,
+    source: &SourceId,
+    hub: &HubArgs,
+) -> Result<(), CommandError> {
+    let filter = match target {
+        SuspensionTarget::Source => return Ok(()),
+        SuspensionTarget::Cluster(cluster) => FilterArgs::of_cluster(cluster),
+        SuspensionTarget::Work(key) => FilterArgs::of_work(key),
+    };
+    let (works, clusters) = runtime()?.block_on(async {
+        let client = super::hub::connect(hub).await?;
+        let home = hub.namespace().to_owned();
+        let selection = Selection { source: Some(source.clone()), cluster: None, home };
+        let works = retry_transient(|| fleet::fleet(&client, &selection)).await;
+        let time = Timestamp::now();
+        let clusters = retry_transient(|| facts::list(&client, time)).await;
+        Ok::<_, CommandError>((works, clusters))
+    })?;
+    let Ok(works) = works else { return Ok(()) };
+    let keys: Vec<WorkKey> = works.works.iter().filter_map(key_of).collect();
+    let is_managed = |cluster: &ClusterName| {
+        clusters.as_ref().is_ok_and(|facts| facts.managed_clusters.contains_key(cluster))
+    };
+    let is_known = match target {
+        SuspensionTarget::Source => true,
+        SuspensionTarget::Cluster(cluster) => {
+            is_managed(cluster) || keys.iter().any(|key| key.cluster == *cluster)
+        }
+        SuspensionTarget::Work(key) => keys.contains(key),
+    };
+    let missing = || filter.no_match(&filter.filter().ok()?, || keys.iter());
+    match missing().filter(|_| !is_known) {
+        Some(why) => Err(CommandError::usage(format!("{}; --new allows it", why.message()))),
+        None => Ok(()),
+    }
+}
+
 /// Runs `gitwork suspend`.
 pub fn suspend(args: &SuspendArgs) -> Result<Exit, CommandError> {
     let TargetArgs { target, source_id, hub } = &args.target;
     let target = target.clone().unwrap_or(SuspensionTarget::Source);
+    if !args.new {
+        check_target(&target, source_id, hub)?;
+    }
     let suspend =
         async |operator: Operator<'_>| operator.suspend(&target, args.reason.clone()).await;
     let who = write_directive(hub, source_id, suspend)?;

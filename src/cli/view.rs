@@ -62,7 +62,8 @@ async fn no_match(
     args.filter.no_match(filter, || keys.iter())
 }
 
-fn key_of(tree: &WorkTree) -> Option<WorkKey> {
+/// The name of a work; `None` if it is none that Git can have.
+pub(super) fn key_of(tree: &WorkTree) -> Option<WorkKey> {
     let cluster = ClusterName::parse(&tree.work.cluster).ok()?;
     Some(WorkKey { cluster, work: WorkName::parse(&tree.work.work).ok()? })
 }

@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 use super::argument_error::ArgumentError;
 use super::source_args::{self, Filter, FilterArgs, HubArgs};
 use gitwork_core::model::name::{ClusterName, SourceId, WorkKey, WorkName};
+use gitwork_core::report::outputs::WorksOutput;
 use gitwork_core::report::status::print;
 use gitwork_core::report::status::print::Layout;
 use gitwork_core::report::status::source_report::{ReportedSource, SourceReport};
 use gitwork_core::report::status::tree::WorkTree;
-use gitwork_core::report::status::{State, aggregate};
+use gitwork_core::report::status::{State, WorkStatus, aggregate};
 use gitwork_core::text::escape::escape_untrusted;
 use gitwork_core::text::style::{ColorMode, TextStyle};
 
@@ -144,19 +145,19 @@ impl ViewOptions {
     /// The works and the reports of their sources, for JSON and YAML.
     pub(super) fn value(&self, works: &[&WorkTree], reports: &[ReportedSource]) -> Value {
         let summary = aggregate(works.iter().map(|tree| &tree.work));
-        let sources: Vec<Value> = reports.iter().map(source_value).collect();
+        let sources = reports.iter().map(without_works).collect();
         match self.view {
             View::Works => {
-                let works: Vec<_> = works.iter().map(|tree| &tree.work).collect();
-                json!({ "summary": summary, "works": works, "sources": sources })
+                let works: Vec<&WorkStatus> = works.iter().map(|tree| &tree.work).collect();
+                json!(WorksOutput { summary, works, sources })
             }
-            View::Objects => json!({ "summary": summary, "works": works, "sources": sources }),
+            View::Objects => json!(WorksOutput { summary, works: works.to_vec(), sources }),
         }
     }
 }
 
 /// The report of a source without its works, which are shown separately.
-fn source_value(one: &ReportedSource) -> Value {
+fn without_works(one: &ReportedSource) -> ReportedSource {
     let report = SourceReport { works: Vec::new(), ..one.report.clone() };
-    json!(ReportedSource { report, source: one.source.clone() })
+    ReportedSource { report, source: one.source.clone() }
 }

@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Number, Value};
 
-use crate::finding::{Finding, Problem, described, quote_hint, shown};
+use crate::finding::{Correction, Finding, Problem, described, is_unquoted, quote_hint, shown};
 use crate::formats::Format;
 use crate::limits;
 use crate::rules::{Choice, FieldRules};
 use crate::scalars;
 use crate::shape::Shape;
-use crate::suggest::closest;
+use crate::suggest::{certain, closest};
 use crate::table::{Field, Minors, Table, Type};
 
 /// Checks the fields of a value of a type, by its name, with each other.
@@ -74,7 +74,37 @@ impl<'a> Checker<'a> {
             return;
         }
         let pointer = format!("{}{below}", self.pointer);
-        self.found.push(Finding { problem, pointer, is_key, message, is_uncertain: false });
+        self.found.push(Finding {
+            problem,
+            pointer,
+            is_key,
+            message,
+            is_uncertain: false,
+            correction: None,
+        });
+    }
+
+    /// Reports problems with what corrects the last one of them.
+    pub(crate) fn correcting(
+        &mut self,
+        correction: Option<Correction>,
+        report: impl FnOnce(&mut Self),
+    ) {
+        let before = self.found.len();
+        report(self);
+        if let Some(last) = self.found.get_mut(before..).and_then(<[Finding]>::last_mut) {
+            last.correction = correction;
+        }
+    }
+
+    /// Whether a value has no problem but some that are certainly corrected.
+    pub(crate) fn would_accept(&mut self, check: impl FnOnce(&mut Self)) -> bool {
+        let before = self.found.len();
+        check(self);
+        let found = self.found.get(before..).unwrap_or_default();
+        let is_accepted = !self.is_full() && found.iter().all(|one| one.correction.is_some());
+        self.found.truncate(before);
+        is_accepted
     }
 
     /// Whether the current value is in a value of a type.
@@ -231,7 +261,7 @@ impl<'a> Checker<'a> {
         for (key, value) in fields {
             match of_type.field(key, self.wanted) {
                 Some(field) => self.field(key, value, field),
-                None => self.unknown_field(key, of_type),
+                None => self.unknown_field((key, value), fields, of_type),
             }
         }
         if self.is_dropped {
@@ -261,7 +291,14 @@ impl<'a> Checker<'a> {
     fn check_required(&mut self, fields: &Map<String, Value>, field: &Field) {
         if field.rules.is_required && is_missing(fields.get(field.name)) {
             let message = format!("the required field `{}` is missing", field.name);
-            self.missing(fields, field.name, message);
+            let is_new = !fields.contains_key(field.name) && !fields.is_empty();
+            let add = match field.rules.values.as_slice() {
+                [value] if is_new => {
+                    Some(Correction::Add(field.name.to_owned(), (*value).to_owned()))
+                }
+                _ => None,
+            };
+            self.correcting(add, |checker| checker.missing(fields, field.name, message));
         }
     }
 
@@ -286,7 +323,12 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn unknown_field(&mut self, key: &str, of: &'a Type) {
+    fn unknown_field(
+        &mut self,
+        (key, value): (&str, &Value),
+        fields: &Map<String, Value>,
+        of: &'a Type,
+    ) {
         let forms = of.forms(key);
         let message = if forms.is_empty() {
             let hint = self.hint(key, of);
@@ -296,12 +338,26 @@ impl<'a> Checker<'a> {
             let when = crate::kinds::when(self.table, at);
             format!("{} has the field `{key}` {when}{}", of.short_name(), self.runs)
         };
-        self.report_key(Problem::UnknownField, key, message);
+        let meant = self.meant(key, of).filter(|_| forms.is_empty());
+        let rename = meant
+            .filter(|field| !fields.contains_key(field.name))
+            .filter(|field| self.would_accept(|checker| checker.field(field.name, value, field)));
+        let rename = rename.map(|field| Correction::Rename(field.name.to_owned()));
+        self.correcting(rename, |checker| {
+            checker.report_key(Problem::UnknownField, key, message);
+        });
         if self.is_uncertain
             && let Some(last) = self.found.last_mut()
         {
             last.is_uncertain = true;
         }
+    }
+
+    /// The field that a misspelt one is meant to be, without a doubt.
+    fn meant(&self, key: &str, of: &'a Type) -> Option<&'a Field> {
+        let known = || of.fields.iter().filter(|field| field.at & self.wanted != 0);
+        let name = certain(key, known().map(|field| field.name))?;
+        known().find(|field| field.name == name)
     }
 
     /// Where a field may belong.
@@ -362,7 +418,9 @@ impl<'a> Checker<'a> {
         };
         let quote = quote_hint(value, *shape == Shape::String);
         let message = format!("`{}` must be {expected}, not {found}{quote}", self.name());
-        self.report(Problem::WrongType, message);
+        let is_unquoted = is_unquoted(value, *shape == Shape::String);
+        let quote = is_unquoted.then_some(Correction::Quote);
+        self.correcting(quote, |checker| checker.report(Problem::WrongType, message));
     }
 
     fn text(&mut self, text: &str, rules: &FieldRules) {

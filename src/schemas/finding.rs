@@ -27,6 +27,17 @@ pub enum Problem {
     ServerField,
 }
 
+/// A change of an object that certainly corrects a problem.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Correction {
+    /// The value is the text that it is written as.
+    Quote,
+    /// The key is meant to be another one, which its mapping does not have.
+    Rename(String),
+    /// The only allowed value of a field that is missing in the mapping.
+    Add(String, String),
+}
+
 /// One problem of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
@@ -41,6 +52,8 @@ pub struct Finding {
     /// Whether the API server may accept it all the same: the cluster's version is not known well
     /// enough.
     pub is_uncertain: bool,
+    /// What certainly corrects it.
+    pub correction: Option<Correction>,
 }
 
 /// A text of the object as a message shows it.
@@ -64,6 +77,10 @@ pub(crate) fn described(value: &Value) -> String {
 
 /// What makes a value text, where text is needed.
 pub(crate) fn quote_hint(value: &Value, needs_text: bool) -> &'static str {
-    let is_scalar = matches!(value, Value::Number(_) | Value::Bool(_));
-    if is_scalar && needs_text { "; quote it" } else { "" }
+    if is_unquoted(value, needs_text) { "; quote it" } else { "" }
+}
+
+/// Whether quotes make a value the text that is needed.
+pub(crate) fn is_unquoted(value: &Value, needs_text: bool) -> bool {
+    needs_text && matches!(value, Value::Number(_) | Value::Bool(_))
 }

@@ -36,10 +36,10 @@ mod table;
 mod version;
 
 pub use crd::CrdSchemas;
-pub use finding::{Finding, Problem};
+pub use finding::{Correction, Finding, Problem};
 pub use kinds::{Cluster, is_built_in_group, plural_and_scope};
 pub use objects::{check, check_custom};
-pub use suggest::closest;
+pub use suggest::{certain, closest};
 pub use version::KubernetesVersion;
 
 #[cfg(test)]

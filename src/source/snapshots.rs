@@ -1,12 +1,15 @@
 //! The files of single revisions of a source, outside of a read.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use gitwork_core::model::diagnostic::Diagnostic;
 use gitwork_core::model::kinds::KindIndex;
 use gitwork_core::model::name::{CommitId, RepoPath};
 use gitwork_core::model::snapshot::{ObjectError, Snapshot};
 use gitwork_core::render::desired::Desired;
+use gitwork_core::render::fixes::{FixedFiles, fixed_files};
 use gitwork_git::{FetchError, Reference, Repository, RepositoryError, split_revision};
 
 use crate::error::SourceReadError;
@@ -90,6 +93,52 @@ impl<'a> SourceSnapshots<'a> {
         })?;
         // The last rendered works are a good start: most works of two revisions are equal.
         Ok(self.reading.renderer.clone().render(&snapshot.snapshot())?)
+    }
+
+    /// Which of these files and folders a read has, and a commit has not or has otherwise. If the
+    /// commit does not have the source's folder, these are all.
+    pub fn changed_since(
+        &mut self,
+        read: &SourceState,
+        commit: CommitId,
+        paths: BTreeSet<RepoPath>,
+    ) -> Result<BTreeSet<RepoPath>, SourceReadError> {
+        let before = self
+            .origin
+            .with_repository(self.path, |repository, path| Ok(repository.snapshot(commit, path)?));
+        let before = match before {
+            Err(SourceReadError::Repository(RepositoryError::PathMissing { .. })) => {
+                return Ok(paths);
+            }
+            found => found?,
+        };
+        self.with_files(read, |now, _| {
+            let before = before.snapshot();
+            let mut changed = BTreeSet::new();
+            for path in paths {
+                if now.entry(&path)? != before.entry(&path)? {
+                    changed.insert(path);
+                }
+            }
+            Ok(changed)
+        })
+    }
+
+    /// The files that fixes of the selected problems change, and the state that they give. Nothing
+    /// is written. Only a folder on disk has files to fix; `None` for a mirror.
+    pub fn fixed(
+        &mut self,
+        is_selected: impl Fn(&Diagnostic) -> bool,
+    ) -> Result<Option<(FixedFiles, Desired)>, SourceReadError> {
+        let mut renderer = self.reading.renderer.clone();
+        match &mut *self.origin {
+            Origin::Mirror { .. } => Ok(None),
+            Origin::Directory(directory) => {
+                let files = directory.snapshot()?;
+                let render = |snapshot: &Snapshot<'_>| renderer.render(snapshot);
+                Ok(Some(fixed_files(&files.snapshot(), is_selected, render)?))
+            }
+        }
     }
 
     /// Calls `act` with the snapshot of a read, and with the kinds that its CRDs define.

@@ -24,6 +24,11 @@ impl<'a> Lines<'a> {
         Some(Self { lines: text.lines().collect(), masked: holds_secret(text) })
     }
 
+    /// Whether the file may hold a Secret, so that its values are not shown.
+    pub fn may_hold_secret(&self) -> bool {
+        self.masked
+    }
+
     /// Returns the line at a location, cut to 160 characters. If values are left out, returns only
     /// its key, or `None` for a line without one.
     pub fn snippet(&self, span: Span) -> Option<String> {

@@ -27,6 +27,7 @@ use gitwork_core::plan::observed::{Observed, ObservedWork, WorkContent};
 use gitwork_core::plan::{self, LastKnownStates, Plan, PlanPolicy, Remarks, removed_candidates};
 use gitwork_core::render::desired::{Desired, UncertainMembers};
 use gitwork_core::render::renderer::Renderer;
+use gitwork_core::report::outputs::OutputKind;
 use gitwork_core::report::review::{self, Review};
 use gitwork_core::text::diagnostics;
 use gitwork_core::text::style::ColorMode;
@@ -87,6 +88,28 @@ struct Case {
     file: CaseFile,
     repository: BTreeMap<String, File>,
     before: Option<BTreeMap<String, File>>,
+}
+
+/// What commands print with `-o json` for each case.
+pub fn json_outputs() -> Vec<(String, Vec<(OutputKind, Value)>)> {
+    let of_case = |folder: &PathBuf| {
+        let Outcome { desired, plan, review, .. } = Case::read(folder.clone()).outcome();
+        let text = diagnostics::json(&desired.diagnostics, usize::MAX);
+        let plan = json!(plan.summary(&desired.source));
+        let mut all = vec![(OutputKind::Validate, text), (OutputKind::Plan, plan.to_string())];
+        all.extend(review.map(|review| (OutputKind::PlanBase, review.json())));
+        let all = all.into_iter().map(|(kind, text)| (kind, serde_json::from_str(&text).unwrap()));
+        (folder.display().to_string(), all.collect())
+    };
+    folders().iter().map(of_case).collect()
+}
+
+/// The folders of all cases.
+fn folders() -> Vec<PathBuf> {
+    let all = std::fs::read_dir(cases()).unwrap().map(|entry| entry.unwrap().path());
+    let mut folders: Vec<PathBuf> = all.filter(|path| path.is_dir()).collect();
+    folders.sort();
+    folders
 }
 
 fn cases() -> PathBuf {
@@ -184,8 +207,7 @@ impl Case {
         }
     }
 
-    /// The text that `expected.txt` must have.
-    fn output(&self) -> String {
+    fn outcome(&self) -> Outcome {
         let mut objects = MemoryObjects::default();
         let render = |root: ObjectId, objects: &MemoryObjects| {
             let tenancy: Tenancy = self.file.policy.clone().into();
@@ -207,7 +229,7 @@ impl Case {
         });
         let history = history.map(|history| history.of(&desired, &observed));
         let last_known = history.as_ref().map(|found| found.last_known.clone()).unwrap_or_default();
-        let outcome = Outcome {
+        Outcome {
             plan: plan::plan(&desired, &observed, &last_known, &self.policy()),
             review: before.map(|before| Review {
                 holds: review::would_hold(&before, &desired, &self.policy(), None),
@@ -215,7 +237,12 @@ impl Case {
             }),
             history: history.unwrap_or_default(),
             desired,
-        };
+        }
+    }
+
+    /// The text that `expected.txt` must have.
+    fn output(&self) -> String {
+        let outcome = self.outcome();
         let sections = self.sections().into_iter().map(|section| {
             let text = outcome.print(section);
             // Secrets of the cases are called so.
@@ -383,12 +410,7 @@ fn compact(work: &DesiredWork) -> String {
 
 #[test]
 fn every_case() {
-    let mut folders: Vec<PathBuf> = std::fs::read_dir(cases())
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.is_dir())
-        .collect();
-    folders.sort();
+    let folders = folders();
     assert!(folders.len() > 25, "the test must see the cases: {folders:?}");
     let mut wrong = String::new();
     for folder in folders {

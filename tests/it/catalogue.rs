@@ -188,6 +188,7 @@ fn schema_examples() -> Vec<(Code, Files)> {
 fn layout_examples() -> Vec<(Code, Files)> {
     vec![
         (Code::BadName, tree([("clusters/Edge_1/web/web.yaml", CONFIG_MAP)])),
+        (Code::MisnamedFile, beside("gitwork.yml", "secrets: refuse\n")),
         (Code::StrayFile, beside("clusters/edge-1/notes.yaml", "todo: clean up\n")),
         (Code::EmptyWork, tree([("clusters/edge-1/web/README.md", "nothing here yet\n")])),
         (
@@ -417,18 +418,28 @@ fn shown(file: &File) -> String {
 
 /// Breaks a paragraph into lines of at most 100 characters, outside of code.
 fn wrapped(paragraph: &str) -> String {
-    let mut lines: Vec<String> = Vec::new();
+    let mut pieces: Vec<String> = Vec::new();
     let mut in_code = false;
     for word in paragraph.split(' ') {
-        let fits = |line: &String| line.chars().count() + 1 + word.chars().count() <= 100;
-        match lines.last_mut() {
-            Some(line) if in_code || fits(line) => {
-                line.push(' ');
-                line.push_str(word);
+        match pieces.last_mut() {
+            Some(piece) if in_code => {
+                piece.push(' ');
+                piece.push_str(word);
             }
-            _ => lines.push(word.to_owned()),
+            _ => pieces.push(word.to_owned()),
         }
         in_code ^= word.matches('`').count() % 2 == 1;
+    }
+    let mut lines: Vec<String> = Vec::new();
+    for piece in pieces {
+        let fits = |line: &String| line.chars().count() + 1 + piece.chars().count() <= 100;
+        match lines.last_mut() {
+            Some(line) if fits(line) => {
+                line.push(' ');
+                line.push_str(&piece);
+            }
+            _ => lines.push(piece),
+        }
     }
     lines.join("\n")
 }
@@ -474,8 +485,8 @@ location and a fix. A code never changes its meaning.
 
 `-o json` prints one object. `diagnostics` is a list. `summary` has the counts `errors`, `warnings`
 and `notes`, and the counts `works` and `clusters` of those that have diagnostics. `omitted` counts
-diagnostics that are not in the list, if there are very many. New versions may add fields, but never
-remove one.
+diagnostics that are not in the list, with `--max` or if there are very many. New versions may add
+fields, but never remove one.
 
 | field of a diagnostic | value |
 |---|---|
@@ -487,6 +498,7 @@ remove one.
 | `field` | the field, for example `spec.replicas`; optional |
 | `group`, `cluster`, `work` | the scope; without them it is the source |
 | `snippet` | the line; without its value in a file that may have a Secret |
+| `fixable` | `true` if `gitwork validate --fix` corrects it; otherwise absent |
 | `related` | other locations, each with `file`, `line`, `column`, `length` and `message` |
 
 `-o sarif` prints SARIF 2.1.0, for code scanning on a forge.

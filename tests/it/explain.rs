@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use gitwork_core::model::name::SourceId;
+use gitwork_core::report::outputs::OutputKind;
 use gitwork_core::report::status::source_report::SourceReport;
 use gitwork_hub::KubeHub;
 use gitwork_hub::source_report::ReportStore;
@@ -15,6 +16,7 @@ use tempfile::TempDir;
 
 use crate::cli::{code, err, gitwork, out, write};
 use crate::deploy;
+use crate::output_schemas::assert_documented;
 use crate::sync::fixture::{Sync, config_map};
 
 const FILES: &[(&str, &str)] = &[
@@ -83,7 +85,9 @@ fn explained(folder: &Path, what: &str) -> Value {
 fn explained_with(folder: &Path, what: &str, arguments: &[&str]) -> Value {
     let output = explain(folder, &[&[what, "-o", "json"], arguments].concat());
     assert_eq!(code(&output), Some(0), "{}", err(&output));
-    serde_json::from_slice(&output.stdout).unwrap()
+    let explained = serde_json::from_slice(&output.stdout).unwrap();
+    assert_documented(OutputKind::Explain, &explained, what);
+    explained
 }
 
 fn setting<'a>(explanation: &'a Value, name: &str) -> &'a Value {
@@ -288,7 +292,7 @@ fn missing_or_unreadable_objects_are_reported() {
     assert_eq!((exit, &removed["answer"]["reason"]), (Some(1), &json!("RemovedFromGit")));
     assert_eq!(removed["git"]["removedBy"]["subject"], "Drop the old one");
     let (exit, unknown, _) = reported("edge-1/wep");
-    assert_eq!((exit, &unknown["answer"]["reason"]), (Some(1), &json!("NotInGit")));
+    assert_eq!((exit, &unknown["answer"]["reason"]), (Some(2), &json!("NotInGit")));
     assert_eq!(unknown["answer"]["advice"], "did you mean edge-1/web?");
     let (_, unknown, _) = reported("edge-2/web");
     assert_eq!(unknown["answer"]["advice"], "did you mean edge-1/web?");
@@ -337,7 +341,9 @@ async fn object_is_traced_from_git_to_the_cluster() {
             .output()
             .unwrap();
         assert_eq!(code(&output), Some(0), "{}", err(&output));
-        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+        let explained = serde_json::from_slice::<Value>(&output.stdout).unwrap();
+        assert_documented(OutputKind::Explain, &explained, what);
+        explained
     };
     let reason = |what: &str| explain(what)["answer"]["reason"].as_str().unwrap().to_owned();
     // Another source reports a work of that name on another cluster.

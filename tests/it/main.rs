@@ -25,6 +25,7 @@ mod docs;
 mod documented_limits;
 mod example;
 mod explain;
+mod fix;
 mod fleet_story;
 mod forge;
 mod fuzz_seeds;
@@ -52,6 +53,7 @@ mod object_checks;
 mod ocm_agent;
 #[path = "../harness/ocm_agent/mod.rs"]
 mod ocm_agent_double;
+mod output_schemas;
 mod page;
 mod published_facts;
 mod pull_request_plan;
@@ -74,6 +76,7 @@ mod status_views;
 mod sync;
 mod tutorial;
 mod two_repositories;
+mod validate;
 mod work_commands;
 mod yaml_oracle;
 

@@ -232,7 +232,9 @@ fn validate_fails_and_render_warns() {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(!text.contains("`keep`"), "the CRD is in no work: {text}");
+    assert!(text.contains("note[GW310]"), "{text}");
     let with_folder = out(&run(&["validate", "--schemas", "crds"]));
+    assert!(!with_folder.contains("GW310"), "the CRD has the guessed plural: {with_folder}");
     assert!(with_folder.contains("did you mean `keep`?"), "{with_folder}");
     let render = run(&["render"]);
     assert_eq!(code(&render), Some(0), "{}", err(&render));

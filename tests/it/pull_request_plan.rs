@@ -5,12 +5,14 @@ use std::path::Path;
 use std::process::Output;
 
 use gitwork_core::model::name::CommitId;
+use gitwork_core::report::outputs::OutputKind;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::cli::{clone, code, err, gitwork, out, write};
 use crate::git_server::Repo;
 use crate::git_server::signing::{Signing, SshKey};
+use crate::output_schemas::assert_documented;
 use crate::sync::fixture::config_map;
 
 fn run(folder: &Path, arguments: &[&str]) -> Output {
@@ -168,7 +170,9 @@ fn plan_verifies_the_signatures_of_a_range_as_the_daemon_does() {
     let json = |range, more: &[&str]| {
         let output = signed.plan(range, &[more, &["-o", "json"]].concat());
         assert_eq!(code(&output), Some(0), "{}", err(&output));
-        json_of(&output)["signatures"].clone()
+        let review = json_of(&output);
+        assert_documented(OutputKind::PlanBase, &review, "plan --base");
+        review["signatures"].clone()
     };
     let first = signed.set_by(WEB, &config_map("web", "one"), &signed.ann);
     let second = signed.set_by(WEB, &config_map("web", "two"), &signed.bob);

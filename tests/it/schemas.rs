@@ -3,6 +3,7 @@
 
 use gitwork_core::config::file_kind::join_lines;
 use gitwork_core::config::{FileKind, OCM_FIELDS};
+use gitwork_core::report::outputs::OutputKind;
 use gitwork_core::report::status_branch::StatusSummary;
 use schemars::transform::{RecursiveTransform, Transform as _};
 use serde_json::Value;
@@ -16,11 +17,19 @@ fn path(kind: FileKind) -> String {
     format!("docs/schema/{}.json", kind.schema_name())
 }
 
+fn output_path(kind: OutputKind) -> String {
+    format!("docs/schema/{}.json", kind.schema_name())
+}
+
 #[test]
 fn generated_schemas_are_up_to_date() {
     for kind in FileKind::ALL {
         let text = serde_json::to_string_pretty(&kind.schema()).unwrap();
         assert_up_to_date(&path(kind), &format!("{text}\n"));
+    }
+    for kind in OutputKind::ALL {
+        let text = serde_json::to_string_pretty(&kind.schema()).unwrap();
+        assert_up_to_date(&output_path(kind), &format!("{text}\n"));
     }
     let mut summary = schemars::schema_for!(StatusSummary);
     RecursiveTransform(join_lines).transform(&mut summary);
@@ -36,6 +45,7 @@ fn generated_schemas_are_up_to_date() {
     found.sort();
     let mut expected: Vec<String> = FileKind::ALL.map(path).into();
     expected.push(SUMMARY.to_owned());
+    expected.extend(OutputKind::ALL.map(output_path));
     expected.sort();
     assert_eq!(found, expected, "no schema of a file that is gone stays behind");
 }

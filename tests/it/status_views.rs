@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use gitwork_core::report::outputs::OutputKind;
 use gitwork_hub::KubeHub;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{Api, Patch, PatchParams};
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{code, err, gitwork, out};
 use crate::harness::{ClusterOptions, ControlPlane, crds};
+use crate::output_schemas::assert_documented;
 use crate::sync::fixture::{Sync, config_map, works};
 
 const DEADLINE: Duration = Duration::from_secs(300);
@@ -85,6 +87,7 @@ async fn tree_shows_objects_and_views_can_be_filtered() {
         assert!(tree.contains(words), "{words}: {tree}");
     }
     let value: Value = serde_json::from_str(&shown(&sync, &["tree", "-o", "json"])).unwrap();
+    assert_documented(OutputKind::Tree, &value, "tree");
     let object = &value["works"][0]["objects"][0];
     assert_eq!((&object["kind"], &object["state"]), (&json!("ConfigMap"), &json!("failed")));
     assert_eq!(object["feedback"]["ready"], 2);
@@ -99,6 +102,8 @@ async fn tree_shows_objects_and_views_can_be_filtered() {
         let mut json_of = arguments.clone();
         json_of.extend(["-o", "json"]);
         let value: Value = serde_json::from_str(&shown(&sync, &json_of)).unwrap();
+        let kind = if json_of[0] == "tree" { OutputKind::Tree } else { OutputKind::Status };
+        assert_documented(kind, &value, json_of[0]);
         let names =
             value["works"].as_array().unwrap().iter().map(|one| one["work"].as_str().unwrap());
         assert_eq!(names.collect::<Vec<_>>(), works, "{arguments:?}");

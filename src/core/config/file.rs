@@ -111,6 +111,9 @@ pub fn diagnostic(
         problem.message.clone(),
     );
     diagnostic.hint.clone_from(&problem.hint);
+    if let Some(fix) = &problem.fix {
+        diagnostic = diagnostic.with_text_fix(span, fix.clone());
+    }
     let field = dotted(&problem.pointer);
     if !field.is_empty() {
         diagnostic = diagnostic.with_field(field);
@@ -175,6 +178,7 @@ fn ocm_problems(value: &Value, settings: &str, kind: FileKind, found: &mut Schem
                 code: Code::BadValue,
                 message: format!("a resource {why}"),
                 hint: Some("write the plural, as in kubectl api-resources: gateways".into()),
+                fix: None,
             });
         }
         return;
@@ -199,6 +203,7 @@ fn ocm_problems(value: &Value, settings: &str, kind: FileKind, found: &mut Schem
                 code: Code::WrongType,
                 message: "must be a list".into(),
                 hint: None,
+                fix: None,
             }],
         ),
     }
@@ -221,6 +226,7 @@ fn check_full_config(config: &Value) -> Vec<SchemaProblem> {
             code: Code::BadValue,
             message: "resourceIdentifier is missing".into(),
             hint: Some("name the object: resource (plural), namespace, name".into()),
+            fix: None,
         }),
     }
     problems

@@ -23,3 +23,26 @@ pub const GROUP_FILE: &str = "group.yaml";
 pub const CLUSTER_FILE: &str = "cluster.yaml";
 /// Configuration of a work, in the work folder.
 pub const WORK_FILE: &str = "work.yaml";
+
+/// Whether a file is meant to be a configuration file of this name, but is not read as one: its
+/// name has other capitals, or ends in `.yml`.
+pub fn is_misnamed(name: &str, meant: &str) -> bool {
+    let folded = name.to_lowercase();
+    let folded = folded.strip_suffix(".yml").or_else(|| folded.strip_suffix(".yaml"));
+    name != meant && folded.is_some() && folded == meant.strip_suffix(".yaml")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn misnamed_files_differ_in_capitals_and_ending() {
+        for name in ["gitwork.yml", "Gitwork.yaml", "GITWORK.YML"] {
+            assert!(is_misnamed(name, SOURCE_FILE), "{name}");
+        }
+        for name in ["gitwork.yaml", "gitwork.json", "gitworks.yaml", "gitwork", "work.yml"] {
+            assert!(!is_misnamed(name, SOURCE_FILE), "{name}");
+        }
+    }
+}

@@ -43,7 +43,7 @@ fn spec_part(pointer: &str) -> &'static Value {
 }
 
 fn problem(pointer: impl Into<String>, code: Code, message: impl Into<String>) -> SchemaProblem {
-    SchemaProblem { pointer: pointer.into(), code, message: message.into(), hint: None }
+    SchemaProblem { pointer: pointer.into(), code, message: message.into(), hint: None, fix: None }
 }
 
 /// Checks a `spec.deleteOption`.

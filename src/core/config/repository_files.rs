@@ -175,6 +175,12 @@ pub struct WorkFile {
     /// `group`: replace the works of this name that groups have for the cluster. Only in the folder
     /// of a cluster.
     pub replaces: Option<ReplacedWork>,
+    /// Namespace of the objects that need one and have none.
+    #[schemars(length(min = 1, max = 63))]
+    pub namespace: Option<String>,
+    /// `true`: add the Namespace that `namespace` names. The agent creates it if it is missing, and
+    /// never changes or deletes it.
+    pub create_namespace: Option<bool>,
     /// Works that must be there first: names of works of the same cluster, or mappings with
     /// `cluster` and `work`. A new work is created once they are applied and available.
     #[schemars(length(max = 20))]
@@ -214,6 +220,12 @@ pub struct WorkSettings {
     pub suspend: Option<bool>,
     /// `true`: replace `${NAME}` in manifests by the cluster's value.
     pub substitute: Option<bool>,
+    /// Namespace of the objects that need one and have none.
+    #[schemars(length(min = 1, max = 63))]
+    pub namespace: Option<String>,
+    /// `true`: add the Namespace that `namespace` names. The agent creates it if it is missing, and
+    /// never changes or deletes it.
+    pub create_namespace: Option<bool>,
 }
 
 /// One document of `<file>.config.yaml`: rules for the objects of `<file>`.

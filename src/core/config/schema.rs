@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 
 use super::schema_bounds::broken_bounds;
 use crate::limits;
-use crate::model::diagnostic::Code;
-use crate::text::closest;
+use crate::model::diagnostic::{Code, FixKind};
 use crate::text::truncate::truncate_chars;
+use crate::text::{certain, closest};
 
 /// One problem of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub struct SchemaProblem {
     pub message: String,
     /// What to do, where there is more to say than the code's own help.
     pub hint: Option<String>,
+    /// What certainly corrects it. A field is added to the mapping at the pointer.
+    pub fix: Option<FixKind>,
 }
 
 impl SchemaProblem {
@@ -59,6 +61,7 @@ impl SchemaProblems {
                 code: Code::Omitted,
                 message: format!("at least {} more problems are not listed", self.omitted),
                 hint: None,
+                fix: None,
             });
         }
         self.kept
@@ -90,8 +93,23 @@ struct Check<'a> {
 impl Check<'_> {
     /// Reports a problem at the present place.
     fn report(&mut self, code: Code, message: String, hint: Option<String>) {
-        let at = &self.at;
-        self.problems.add(code, || SchemaProblem { pointer: at.clone(), code, message, hint });
+        self.report_with_fix(code, (message, hint), None);
+    }
+
+    fn report_with_fix(
+        &mut self,
+        code: Code,
+        (message, hint): (String, Option<String>),
+        fix: Option<FixKind>,
+    ) {
+        let pointer = &self.at;
+        self.problems.add(code, || SchemaProblem {
+            pointer: pointer.clone(),
+            code,
+            message,
+            hint,
+            fix,
+        });
     }
 
     /// Does `inner` at the place of `part`, a name or an index, below the present one.
@@ -115,7 +133,9 @@ impl Check<'_> {
         let allowed = types(schema);
         if !allowed.is_empty() && !allowed.iter().any(|name| is_of_type(value, name)) {
             let message = format!("must be {}, not {}", spoken(&allowed), describe(value));
-            self.report(Code::WrongType, message, None);
+            let is_unquoted = value.is_number() || value.is_boolean();
+            let quote = (is_unquoted && allowed.contains(&"string")).then_some(FixKind::Quote);
+            self.report_with_fix(Code::WrongType, (message, None), quote);
             return;
         }
         self.choice(value, schema);
@@ -125,7 +145,7 @@ impl Check<'_> {
         match value {
             Value::Object(fields) => {
                 for (name, field) in fields {
-                    self.below(name, |check| check.field(name, field, schema));
+                    self.below(name, |check| check.field(name, field, (fields, schema)));
                 }
                 self.required(fields, schema);
             }
@@ -153,7 +173,8 @@ impl Check<'_> {
     }
 
     /// Checks a field against its own schema, or against that of all others.
-    fn field(&mut self, name: &str, field: &Value, schema: &Value) {
+    fn field(&mut self, name: &str, field: &Value, of: (&Map<String, Value>, &Value)) {
+        let (fields, schema) = of;
         let properties = schema.get("properties");
         let known = properties.and_then(|all| all.get(name));
         match (known, schema.get("additionalProperties")) {
@@ -164,7 +185,8 @@ impl Check<'_> {
                 if properties.is_some() && !self.is_elsewhere() =>
             {
                 let at = &self.at;
-                self.problems.add(Code::UnknownField, || unknown_field(name, schema, at));
+                let of = (fields, schema);
+                self.problems.add(Code::UnknownField, || unknown_field(name, field, of, at));
             }
             _ => {}
         }
@@ -176,21 +198,34 @@ impl Check<'_> {
         for name in required.filter_map(Value::as_str) {
             let default = schema.pointer(&format!("/properties/{name}/default"));
             if !fields.contains_key(name) && default.is_none() {
-                self.report(Code::BadValue, format!("{name} is missing"), None);
+                let of_field = schema.pointer(&format!("/properties/{name}"));
+                let only = match of_field.and_then(choices).as_deref() {
+                    Some([Value::String(only)]) if !fields.is_empty() => Some(only),
+                    _ => None,
+                };
+                let add = only.map(|only| FixKind::AddField(name.to_owned(), only.clone()));
+                self.report_with_fix(Code::BadValue, (format!("{name} is missing"), None), add);
             }
         }
     }
 }
 
 /// An error for a field that the schema does not have, with the nearest one that it has.
-fn unknown_field(name: &str, schema: &Value, at: &str) -> SchemaProblem {
-    let known: Vec<&str> = schema
-        .get("properties")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-        .map(|(k, _)| k.as_str())
-        .collect();
+fn unknown_field(
+    name: &str,
+    value: &Value,
+    (fields, schema): (&Map<String, Value>, &Value),
+    at: &str,
+) -> SchemaProblem {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let known: Vec<&str> = properties.into_iter().flat_map(Map::keys).map(String::as_str).collect();
+    let of = |name: &str| properties.and_then(|all| all.get(name));
+    let is_good = |name: &&str| {
+        let found = of(name).map(|schema| check(value, schema, &[]));
+        !fields.contains_key(*name)
+            && found.is_some_and(|found| found.iter().all(|one| one.fix.is_some()))
+    };
+    let meant = certain(name, known.iter().copied()).filter(is_good);
     let hint = closest(name, known.iter().copied()).map_or_else(
         || format!("the fields here are {}", known.join(", ")),
         |near| format!("did you mean {near:?}?"),
@@ -203,6 +238,7 @@ fn unknown_field(name: &str, schema: &Value, at: &str) -> SchemaProblem {
             truncate_chars(name, limits::MESSAGE_TEXT_CHARS_MAX)
         ),
         hint: Some(hint),
+        fix: meant.map(|name| FixKind::RenameKey(name.to_owned())),
     }
 }
 

@@ -2,12 +2,14 @@
 
 use gitwork_yaml::ProblemKind;
 pub use gitwork_yaml::Span;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::name::{ClusterName, GroupName, RepoPath, WorkKey};
+use super::string_schema::string_schema;
 
 /// How bad it is. An error freezes the work (or cluster, or source) that it is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Freezes what the diagnostic is about: it is neither changed nor deleted.
@@ -79,6 +81,38 @@ pub struct Diagnostic {
     /// The source line that `location` points to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snippet: Option<String>,
+    /// What certainly corrects it, without a decision of anybody.
+    #[serde(skip)]
+    pub fix: Option<Box<Fix>>,
+}
+
+/// A change that certainly corrects a problem.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fix {
+    /// A change of the text of the file.
+    Text(TextFix),
+    /// Another name for the file, in its folder.
+    RenameFile(String),
+}
+
+/// A change of a text at one place.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TextFix {
+    /// The scalar, the key or the mapping that is changed.
+    pub at: Span,
+    /// How it is changed.
+    pub kind: FixKind,
+}
+
+/// How a text is changed at one place.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FixKind {
+    /// The scalar gets quotes.
+    Quote,
+    /// The key gets another name.
+    RenameKey(String),
+    /// The mapping gets a field of this name and text.
+    AddField(String, String),
 }
 
 impl Diagnostic {
@@ -94,7 +128,19 @@ impl Diagnostic {
             hint: None,
             related: Vec::new(),
             snippet: None,
+            fix: None,
         }
+    }
+    /// A configuration file whose name gitwork does not read.
+    pub fn misnamed(file: &RepoPath, meant: &str, scope: Scope) -> Self {
+        let message = format!("{} is not read; the name of the file is {meant}", file.name());
+        let fix = Some(Box::new(Fix::RenameFile(meant.to_owned())));
+        Self { fix, ..Self::new(Code::MisnamedFile, Location::file(file), scope, message) }
+    }
+    /// Sets a change of the text at a place, which certainly corrects it.
+    pub fn with_text_fix(mut self, at: Span, kind: FixKind) -> Self {
+        self.fix = Some(Box::new(Fix::Text(TextFix { at, kind })));
+        self
     }
     /// Sets the field concerned, in dotted form.
     pub fn with_field(mut self, field: impl Into<String>) -> Self {
@@ -233,6 +279,9 @@ codes! {
     BadObject = "GW212", Error, "unreadable Git object",
         "Commit the folder or file again with `git add`. Its Git object is too large, or not \
          what its folder says.";
+    MisnamedFile = "GW213", Warning, "configuration file with a wrong name",
+        "Rename the file. gitwork reads a configuration file only under its exact name; \
+         `gitwork validate --fix` renames it.";
     // 3xx: configuration files and sidecars
     UnknownField = "GW301", Error, "unknown field",
         "Check the spelling. `gitwork schema` prints the JSON Schema of the file.";
@@ -271,7 +320,8 @@ codes! {
         "Set a fixed metadata.name. OCM's agent finds the object on the cluster by its \
          name.";
     MissingNamespace = "GW403", Error, "missing metadata.namespace",
-        "Set metadata.namespace. OCM's agent does not fill in a default.";
+        "Set metadata.namespace, or `namespace` in work.yaml for all objects of the work. OCM's \
+         agent does not fill in a default.";
     UnexpectedNamespace = "GW404", Error, "namespace on a cluster-scoped object",
         "Remove metadata.namespace. Kubernetes has no namespaces for objects of this kind.";
     DuplicateObject = "GW405", Error, "duplicate object in a work",
@@ -362,6 +412,8 @@ impl From<ProblemKind> for Code {
         }
     }
 }
+
+string_schema!(Code);
 
 impl Serialize for Code {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

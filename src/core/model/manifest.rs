@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -11,7 +12,7 @@ use super::value_path::value_at;
 
 /// Which object: what the Kubernetes API knows it by. `resource` is the plural, as OCM's
 /// `resourceIdentifier` wants it. `group` and `namespace` are empty where there is none.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 pub struct Identity {
     /// The API group, as in `apps`; empty for the core group.
     pub group: String,

@@ -16,6 +16,7 @@ pub mod snapshot;
 pub mod source_origin;
 pub mod spec_text;
 pub mod status_view;
+mod string_schema;
 pub(crate) mod value_path;
 pub mod work;
 pub mod work_state;

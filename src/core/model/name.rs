@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use gitwork_api::names::{NameError, check_label, check_subdomain};
 
+use super::string_schema::string_schema;
 use crate::limits;
 use gitwork_api::truncate::truncate_chars;
 
@@ -34,6 +36,7 @@ macro_rules! text_name {
                 f.pad(&self.0)
             }
         }
+        string_schema!($name);
         impl Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.serialize_str(&self.0)
@@ -93,7 +96,7 @@ impl WorkName {
 }
 
 /// One ManifestWork on the hub: cluster namespace and name.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 pub struct WorkKey {
     /// The ManagedCluster, which is the ManifestWork's namespace.
     pub cluster: ClusterName,
@@ -185,6 +188,8 @@ impl RepoPath {
     }
 }
 
+string_schema!(RepoPath);
+
 impl Serialize for RepoPath {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -234,6 +239,8 @@ impl fmt::Debug for ObjectId {
         write!(f, "ObjectId({self})")
     }
 }
+
+string_schema!(ObjectId);
 
 impl Serialize for ObjectId {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

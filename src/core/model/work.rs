@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -47,7 +48,7 @@ pub const OWN_LABELS: [&str; 2] = [LABEL_MANAGED_BY, LABEL_SOURCE];
 pub const OWN_ANNOTATIONS: [&str; 3] = [ANNOTATION_MANAGED_KEYS, ANNOTATION_PATH, ANNOTATION_PRUNE];
 
 /// What becomes of the objects on the cluster when their ManifestWork is deleted.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 pub enum DeletionPolicy {
     /// All are deleted first.
     #[default]

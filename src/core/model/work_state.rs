@@ -3,12 +3,13 @@
 use std::fmt;
 
 use gitwork_api::truncate::truncate_chars;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 /// What becomes of a work. A condition counts only where its `observedGeneration` is the work's
 /// own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// The agent failed to apply a manifest.

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::model::manifest::Identity;
@@ -17,7 +18,7 @@ use crate::plan::work_spec::WorkSpec;
 use crate::render::desired::Desired;
 
 /// An object that Git newly has in a work, and that a work of another owner lists on the hub.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ForeignObject {
     /// The work that gets it, as the fields `cluster` and `work`.

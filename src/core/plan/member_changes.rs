@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::model::name::{ClusterName, GroupName, RepoPath, WorkKey};
@@ -15,7 +16,7 @@ use crate::text::style::count;
 const NAMES_MAX: usize = 5;
 
 /// The clusters that join or leave a group.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct MemberChange {
     /// The group.
     pub group: GroupName,

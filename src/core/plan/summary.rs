@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::model::name::{CommitId, RepoPath, SourceId, WorkKey};
@@ -13,7 +14,7 @@ use crate::plan::step::Plan;
 use crate::signature::verification::VerificationFailure;
 
 /// How many works of a plan have which action.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ActionCounts {
     /// Works with [`Action::Create`].
@@ -78,7 +79,7 @@ impl fmt::Display for ActionCounts {
 }
 
 /// One step without its body: fit for logs and outputs, since manifests may hold secrets.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct StepSummary {
     /// The work, as the fields `cluster` and `work`.
     #[serde(flatten)]
@@ -98,7 +99,7 @@ pub struct StepSummary {
 }
 
 /// Deletions over the budget.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HeldSummary {
     /// What `gitwork approve` takes.
     pub hash: String,
@@ -109,7 +110,7 @@ pub struct HeldSummary {
 }
 
 /// Something that waits for approval.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HoldSummary {
     /// What holds: `origin`, `budget`, `rewind`, `restore` or `window`.
     pub guard: &'static str,
@@ -129,7 +130,7 @@ impl HoldSummary {
 }
 
 /// A plan without the bodies.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct PlanSummary {
     /// The planned commit; absent for a local directory.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -60,6 +60,11 @@ impl Desired {
         wanted.or_else(|| frozen().map(|(_, folder)| folder.clone()))
     }
 
+    /// Every work that Git names: those that it wants, and those that could not be read.
+    pub fn named_works(&self) -> impl Iterator<Item = &WorkKey> {
+        self.works.keys().chain(&self.frozen.works)
+    }
+
     /// Whether a work is of another content of its group than that of the commit: its cluster has
     /// or gets it while it waits for its wave.
     pub fn has_earlier_content(&self, key: &WorkKey) -> bool {

@@ -9,8 +9,9 @@ use super::object_checks::ObjectChecks;
 use super::substitute::Substitution;
 use crate::config::SecretPolicy;
 use crate::config::file;
+use crate::config::file_names::{WORK_FILE, is_misnamed};
 use crate::limits;
-use crate::model::diagnostic::{Code, Diagnostic, Location, Scope, Severity, Span};
+use crate::model::diagnostic::{Code, Diagnostic, FixKind, Location, Scope, Severity, Span};
 use crate::model::diagnostic_sink::DiagnosticSink;
 use crate::model::kinds::KindIndex;
 use crate::model::manifest::{Identity, Manifest, Origin};
@@ -18,6 +19,7 @@ use crate::model::name::RepoPath;
 use crate::model::value_path::value_at;
 use crate::text::truncate::truncate_chars;
 use crate::text::yaml;
+use gitwork_schemas::Correction;
 use gitwork_yaml::Document;
 
 /// What the objects of a file are checked against. Files that are no YAML text, such as Git LFS
@@ -32,6 +34,8 @@ pub struct Rules<'a> {
     pub scope: &'a Scope,
     /// How objects are checked.
     pub checks: &'a ObjectChecks,
+    /// The namespace of objects that need one and have none.
+    pub namespace: Option<&'a str>,
 }
 
 /// What a file holds.
@@ -90,7 +94,7 @@ struct Reader<'a> {
     diagnostics: DiagnosticSink,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     fn report(&mut self, code: Code, span: Span, field: &str, message: impl Into<String>) {
         let diagnostic = Diagnostic::new(
             code,
@@ -102,6 +106,16 @@ impl Reader<'_> {
             diagnostic
         } else {
             diagnostic.with_field(field)
+        });
+    }
+
+    /// Reports a problem that quotes correct if the value has the wrong type.
+    fn report_unquoted(&mut self, code: Code, span: Span, field: &str, message: String) {
+        let (at, scope) = (Location::at(self.file, span), self.rules.scope.clone());
+        let found = Diagnostic::new(code, at, scope, message).with_field(field);
+        self.diagnostics.push(match code {
+            Code::WrongType => found.with_text_fix(span, FixKind::Quote),
+            _ => found,
         });
     }
 
@@ -151,11 +165,15 @@ impl Reader<'_> {
         let object = DocumentObject { value: &value, document, pointer };
         let span = object.span("");
         let Some(ObjectNames { api_version, kind, name }) = self.names(&object) else { return };
-        let Some(namespace) = self.namespace(&object) else { return };
+        let Some(mut namespace) = self.namespace(&object) else { return };
         let group = api_version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
         let found = self.rules.kinds.lookup(&group, &kind);
         let (resource, is_namespaced) = (found.resource().to_owned(), found.namespaced());
         let what = format!("{} {name}", shortened(&kind));
+        let default = self.default_namespace(&object, &what, (is_namespaced, &namespace));
+        if let Some(default) = default {
+            default.clone_into(&mut namespace);
+        }
         self.check_scope(&object, &what, is_namespaced, &namespace);
         self.check_status(&object, &kind, &what);
         if group.is_empty() && kind == "Secret" {
@@ -163,6 +181,10 @@ impl Reader<'_> {
         }
         self.check_schema(&object, (&*group, &*kind));
         drop_nulls(&mut value);
+        let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
+        if let (Some(default), Some(metadata)) = (default, metadata) {
+            metadata.insert("namespace".to_owned(), default.into());
+        }
         let identity = Identity { group, resource, namespace, name };
         let origin = Origin { file: self.file.clone(), document: document.index, span };
         let manifest = Manifest { object: value, api_version, kind, identity, origin };
@@ -177,6 +199,11 @@ impl Reader<'_> {
             let (at, message) =
                 (object.span("/metadata/generateName"), "generateName is not allowed");
             self.report(Code::GenerateName, at, "metadata.generateName", message);
+        }
+        if self.is_misnamed_config(object.value) {
+            let found = Diagnostic::misnamed(self.file, WORK_FILE, self.rules.scope.clone());
+            self.diagnostics.push(Diagnostic { severity: Severity::Error, ..found });
+            return None;
         }
         let fields = ["/apiVersion", "/kind", "/metadata/name"];
         let [Some(api_version), Some(kind), Some(name)] =
@@ -205,6 +232,13 @@ impl Reader<'_> {
         Some(ObjectNames { api_version, kind, name })
     }
 
+    /// Whether the file is meant to be the work.yaml of its work folder, and no manifest.
+    fn is_misnamed_config(&self, value: &Value) -> bool {
+        let is_in_work_folder = self.file.parts().count() == 4;
+        let is_manifest = ["apiVersion", "kind"].iter().any(|field| value.get(field).is_some());
+        is_in_work_folder && !is_manifest && is_misnamed(self.file.name(), WORK_FILE)
+    }
+
     /// The text of a field that every object has; `None` where it is missing or no text, which is
     /// reported.
     fn required_text(&mut self, object: &DocumentObject<'_>, field: &str) -> Option<String> {
@@ -215,7 +249,7 @@ impl Reader<'_> {
         };
         let dotted = file::dotted(field);
         let message = format!("{dotted} {what}");
-        self.report(code, object.span(field), &dotted, message);
+        self.report_unquoted(code, object.span(field), &dotted, message);
         None
     }
 
@@ -226,10 +260,29 @@ impl Reader<'_> {
             None | Some(Value::Null) => Some(String::new()),
             Some(Value::String(namespace)) => Some(namespace.clone()),
             Some(_) => {
-                self.say_of_namespace(Code::WrongType, object.span(NAMESPACE), "must be text");
+                let (at, message) = (object.span(NAMESPACE), "must be text".to_owned());
+                self.report_unquoted(Code::WrongType, at, "metadata.namespace", message);
                 None
             }
         }
+    }
+
+    /// The namespace of the work, for an object that needs one and has none.
+    fn default_namespace(
+        &mut self,
+        object: &DocumentObject<'_>,
+        what: &str,
+        (is_namespaced, namespace): (Option<bool>, &str),
+    ) -> Option<&'a str> {
+        let default = self.rules.namespace.filter(|_| namespace.is_empty())?;
+        if is_namespaced.is_none() {
+            let message = format!(
+                "{what} does not get the namespace {default}: gitwork does not know whether its \
+                 kind has namespaces; set metadata.namespace, or commit the CRD"
+            );
+            self.say_of_namespace(Code::NoEffect, object.span("/metadata"), message);
+        }
+        Some(default).filter(|_| is_namespaced == Some(true))
     }
 
     /// Checks that an object has a namespace where its kind has one, and a valid one.
@@ -294,6 +347,14 @@ impl Reader<'_> {
             let (at, scope) = (Location::at(self.file, span), rules.scope.clone());
             let field = file::dotted(pointer);
             let mut found = Diagnostic::new(problem.code, at, scope, problem.finding.message);
+            let fix = problem.finding.correction.map(|correction| match correction {
+                Correction::Quote => FixKind::Quote,
+                Correction::Rename(name) => FixKind::RenameKey(name),
+                Correction::Add(name, value) => FixKind::AddField(name, value),
+            });
+            if let Some(fix) = fix {
+                found = found.with_text_fix(span, fix);
+            }
             found.severity = problem.severity;
             found.field = Some(field).filter(|field| !field.is_empty());
             self.diagnostics.push(found);

@@ -1,7 +1,9 @@
 //! `snapshot (Git tree) -> desired`: folders and sidecars into ManifestWorks.
 
+mod changed_objects;
 pub(crate) mod config_file;
 pub mod desired;
+pub mod fixes;
 pub(crate) mod groups;
 pub(crate) mod layout;
 pub(crate) mod manifests;

@@ -25,15 +25,13 @@ pub struct SchemaChecks {
 
 /// CRDs that are not in the repository, by group and kind.
 #[derive(Debug, Default)]
-pub struct ExtraCrds(Vec<(String, String, CrdSchemas)>);
+pub struct ExtraCrds(Vec<(CrdNames, CrdSchemas)>);
 
 impl ExtraCrds {
     /// The CRDs among some objects.
     pub fn new<'a>(objects: impl Iterator<Item = &'a Value>) -> Self {
-        let found = objects.filter_map(|object| {
-            let names = CrdNames::of(object)?;
-            Some((names.group, names.kind, CrdSchemas::of(object)?))
-        });
+        let found =
+            objects.filter_map(|object| Some((CrdNames::of(object)?, CrdSchemas::of(object)?)));
         Self(found.collect())
     }
 
@@ -48,8 +46,17 @@ impl ExtraCrds {
     }
 
     fn find(&self, group: &str, kind: &str) -> Option<&CrdSchemas> {
-        let found = self.0.iter().find(|(of, name, _)| of == group && name == kind);
-        found.map(|(.., schemas)| schemas)
+        let mut all = self.0.iter();
+        let found = all.find(|(names, _)| names.group == group && names.kind == kind);
+        found.map(|(_, schemas)| schemas)
+    }
+
+    /// The plural of a kind. It is not used for ManifestWorks, which must not depend on how a
+    /// command is called.
+    pub(crate) fn plural(&self, group: &str, kind: &str) -> Option<&str> {
+        let mut all = self.0.iter();
+        let found = all.find(|(names, _)| names.group == group && names.kind == kind);
+        found.map(|(names, _)| &*names.resource)
     }
 }
 

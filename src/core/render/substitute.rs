@@ -293,7 +293,7 @@ impl InvalidVariable<'_> {
                 (format!("variables add more than {most} bytes to this work"), None)
             }
         };
-        SchemaProblem { pointer, code: self.code(), message, hint }
+        SchemaProblem { pointer, code: self.code(), message, hint, fix: None }
     }
 }
 

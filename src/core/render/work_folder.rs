@@ -3,6 +3,7 @@
 
 mod agent_rules;
 mod checks;
+mod default_namespace;
 mod dependencies;
 mod diagnostics;
 mod files;
@@ -17,6 +18,7 @@ mod settings;
 mod sidecar;
 
 pub use checks::wire_size;
+pub use default_namespace::namespace_of;
 pub use dependencies::Dependency;
 pub use diagnostics::WorkDiagnostics;
 pub use folder_config::Reuse;
@@ -138,17 +140,20 @@ pub fn render(
     let levels = inherited.levels.iter().map(|level| level.settings);
     let settings = Settings::merge(levels, work_file.as_ref());
     let mut values = settings.substitute.then(|| Substitution::new(&inherited.values));
-    let rules = inherited.manifest_rules(kinds, &scope);
+    let namespace = default_namespace::checked(&settings, &folder, &mut files.diagnostics);
+    let rules = inherited.manifest_rules(kinds, &scope, namespace);
     let mut manifests = files.manifests(&found.manifests, &rules, values.as_mut())?;
+    let added = default_namespace::add(&mut manifests, (&settings, namespace), &folder);
     let substituted = values.as_ref().map_or(0, Substitution::added_bytes);
     let variables: Arc<[Variable]> = values.map(Substitution::into_used).unwrap_or_default().into();
     let mut sidecars = files.sidecars(&found.sidecars)?;
     let FolderFiles { texts, bytes: input_bytes, mut diagnostics, .. } = files;
-    let (configs, orphans) =
+    let (mut configs, orphans) =
         apply_rules(&mut manifests, &mut sidecars, &folder, (inherited, kinds), &mut diagnostics);
     check_objects(path, &manifests, &mut diagnostics);
     settings.check_metadata(&folder, &mut diagnostics);
     let delete_option = settings.deletion_policy(orphans, path, &mut diagnostics);
+    let delete_option = default_namespace::keep(added.as_ref(), &mut configs, delete_option);
     check_agent_rules(&manifests, &configs, &mut diagnostics);
     check_ttl(settings.delete_option.as_ref(), &configs, path, &mut diagnostics);
     let parts =
@@ -167,14 +172,8 @@ pub fn render(
     // What is not allowed takes no name and no object from works that are.
     if is_allowed {
         rendered.key = Some(key.clone().unwrap_or(folder_key));
-        let all = || parts.manifests.iter();
-        rendered.crds = all().filter_map(|one| CrdNames::of(&one.object)).collect();
-        if failed {
-            let folder = inherited.tenancy.of_folder(path, inherited.cluster);
-            rendered.frozen = frozen_objects(&parts.manifests, &found.manifests, &rendered, folder);
-        } else {
-            rendered.objects = objects_from(path, &parts.manifests);
-        }
+        let frozen = failed.then(|| inherited.tenancy.of_folder(path, inherited.cluster));
+        rendered.set_objects(&parts.manifests, &found.manifests, frozen, added.as_ref());
     }
     let is_plain = rendered.diagnostics.is_empty() && ignore.is_empty();
     rendered.reuse = if is_plain { folder.reuse() } else { Reuse::SameFolder };
@@ -190,6 +189,21 @@ impl Rendered {
     pub(crate) fn is_stale(&self, kinds: &KindIndex) -> bool {
         let mut all = self.custom_kinds.iter();
         all.any(|((group, kind), answer)| kinds.lookup(group, kind) != *answer)
+    }
+
+    /// Sets what is known of the objects. `frozen`: the folder, if an error freezes it.
+    fn set_objects(
+        &mut self,
+        manifests: &[Manifest],
+        files: &[WorkFolderFile],
+        frozen: Option<TenantFolder>,
+        added: Option<&Identity>,
+    ) {
+        self.crds = manifests.iter().filter_map(|one| CrdNames::of(&one.object)).collect();
+        match frozen {
+            Some(folder) => self.frozen = frozen_objects(manifests, files, self, folder),
+            None => self.objects = objects_from(&self.path, manifests, added),
+        }
     }
 
     /// A folder whose work is frozen, and of whose objects nothing is known.
@@ -317,7 +331,8 @@ fn apply_rules(
     let mut apply = || {
         let covering = Covering::find(manifests, sidecars, &mut steps, diagnostics)?;
         let entries = folder.manifest_configs();
-        let named = NamedPlurals { sidecars, covering: &covering, entries };
+        let named =
+            NamedPlurals { sidecars, covering: &covering, entries, crds: &inherited.checks.crds };
         name_resources(manifests, named, kinds, diagnostics);
         let rules = WorkRules::new(sidecars, &covering, folder, inherited);
         let configs = rules.manifest_configs(manifests, folder, &mut steps, diagnostics)?;
@@ -333,10 +348,16 @@ fn apply_rules(
 }
 
 /// The objects of a folder, and where they stand from there: equal folders have equal ones.
-fn objects_from(folder: &RepoPath, manifests: &[Manifest]) -> Arc<[(Identity, Origin)]> {
+/// Leaves out a Namespace that gitwork added: any number of works may have it.
+fn objects_from(
+    folder: &RepoPath,
+    manifests: &[Manifest],
+    added: Option<&Identity>,
+) -> Arc<[(Identity, Origin)]> {
     let mut files: BTreeMap<&RepoPath, RepoPath> = BTreeMap::new();
     let mut all = Vec::with_capacity(manifests.len());
-    for Manifest { identity, origin, .. } in manifests {
+    let is_own = |one: &&Manifest| Some(&one.identity) != added;
+    for Manifest { identity, origin, .. } in manifests.iter().filter(is_own) {
         let file = files.entry(&origin.file).or_insert_with(|| origin.file.relative_to(folder));
         all.push((identity.clone(), Origin { file: file.clone(), ..origin.clone() }));
     }

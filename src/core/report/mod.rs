@@ -2,6 +2,7 @@
 
 pub mod explain;
 pub mod forge;
+pub mod outputs;
 pub mod page;
 pub mod review;
 pub mod status;

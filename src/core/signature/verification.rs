@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::persons::Persons;
@@ -50,7 +51,7 @@ pub struct CommitRange {
 }
 
 /// Why a commit is not applied.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[error("commit {commit} is not verified: by {rule}, {why}; {advice}")]
 pub struct VerificationFailure {

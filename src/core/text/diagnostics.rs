@@ -2,12 +2,14 @@
 //!
 //! All text of the repository is escaped before it is printed.
 
+mod blocks;
 mod json_report;
 mod print;
 mod summary;
 #[cfg(test)]
 mod tests;
 
-pub use json_report::{entries, json};
-pub use print::{text, write_one};
+pub use blocks::{Block, blocks, most_severe};
+pub use json_report::{entries, entries_schema, json, report_schema};
+pub use print::{bounded_text, text, write_one};
 pub use summary::DiagnosticSummary;

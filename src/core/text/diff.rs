@@ -11,4 +11,5 @@ mod tests;
 mod walk;
 
 pub use change::{ChangeKind, FieldChange, FieldDiff};
+pub use sequence::unified;
 pub use walk::diff;

@@ -1,8 +1,9 @@
-//! Text in and out: YAML files, tables, diffs, diagnostics, SARIF.
+//! Text in and out: YAML files and fixes of them, tables, diffs, diagnostics, SARIF.
 
 pub mod diagnostics;
 pub mod diff;
 pub mod escape;
+pub mod fix;
 pub(crate) mod percent;
 pub mod sarif;
 pub mod style;
@@ -10,4 +11,4 @@ pub mod table;
 pub mod truncate;
 pub mod yaml;
 
-pub use gitwork_schemas::closest;
+pub use gitwork_schemas::{certain, closest};

@@ -6,20 +6,24 @@ use serde_json::{Value, json};
 use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope, Severity};
 use crate::model::digest::Digest;
+use crate::text::diagnostics::most_severe;
 use crate::text::percent::encoded;
 
 /// Where the schema is published.
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
 /// The log of one run. SARIF names files from the repository's root, so the diagnostics of a source
-/// below it are relative to it ([`Diagnostic::below`]). Past `limits::DIAGNOSTICS_MAX`
-/// results a notification says how many are left out (GitHub refuses a run with more than 25,000).
-pub fn sarif(diagnostics: &[Diagnostic]) -> Value {
-    let results: Vec<Value> =
-        diagnostics.iter().take(limits::DIAGNOSTICS_MAX).map(result).collect();
+/// below it are relative to it ([`Diagnostic::below`]). Past `max` or `limits::DIAGNOSTICS_MAX`
+/// results a notification says how many less severe ones are left out (GitHub refuses a run with
+/// more than 25,000).
+pub fn sarif(diagnostics: &[Diagnostic], max: usize) -> Value {
+    let max = max.min(limits::DIAGNOSTICS_MAX);
+    let all: Vec<&Diagnostic> = diagnostics.iter().collect();
+    let (shown, hidden) = most_severe(all, max, |one| one.severity);
+    let results: Vec<Value> = shown.into_iter().map(result).collect();
     let mut notifications = Vec::new();
-    if diagnostics.len() > results.len() {
-        let text = format!("{} more diagnostics are left out", diagnostics.len() - results.len());
+    if !hidden.is_empty() {
+        let text = format!("{} more diagnostics are left out", hidden.len());
         notifications.push(json!({ "level": "warning", "message": { "text": text } }));
     }
     json!({

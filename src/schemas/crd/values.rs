@@ -4,9 +4,9 @@ use serde_json::{Map, Number, Value};
 
 use super::patterns::Patterns;
 use crate::checker::Checker;
-use crate::finding::{Problem, described, quote_hint, shown};
+use crate::finding::{Correction, Problem, described, is_unquoted, quote_hint, shown};
 use crate::scalars;
-use crate::suggest::did_you_mean;
+use crate::suggest::{certain, did_you_mean};
 
 /// The fields that every object has.
 const OBJECT_FIELDS: &[&str] = &["apiVersion", "kind", "metadata"];
@@ -95,10 +95,10 @@ impl<'c, 'a> Validator<'c, 'a> {
 
     fn wrong_type(&mut self, expected: &str, value: &Value) {
         let (found, quote) = (described(value), quote_hint(value, expected == "text"));
-        self.report(
-            Problem::WrongType,
-            format!("the value must be {expected}, not {found}{quote}"),
-        );
+        let message = format!("the value must be {expected}, not {found}{quote}");
+        let is_unquoted = is_unquoted(value, expected == "text");
+        let quote = is_unquoted.then_some(Correction::Quote);
+        self.checker.correcting(quote, |checker| checker.report(Problem::WrongType, message));
     }
 
     fn fields(&mut self, schema: &Map<String, Value>, fields: &Map<String, Value>, place: Place) {
@@ -119,10 +119,22 @@ impl<'c, 'a> Validator<'c, 'a> {
                 Some(schema) => self.below(key, schema, value, below),
                 None if keeps_others => {}
                 None => {
-                    let names = properties.into_iter().flat_map(|all| all.keys());
-                    let hint = did_you_mean(key, names.map(String::as_str));
+                    let names = || properties.into_iter().flat_map(Map::keys).map(String::as_str);
+                    let hint = did_you_mean(key, names());
                     let message = format!("there is no field `{}`{hint}", shown(key));
-                    self.checker.report_key(Problem::UnknownField, key, message);
+                    let meant = certain(key, names()).filter(|name| !fields.contains_key(*name));
+                    let of = |name: &str| properties.and_then(|all| all.get(name));
+                    let meant = meant.filter(|name| {
+                        let before = self.checker.found.len();
+                        of(name).into_iter().for_each(|of| self.below(name, of, value, below));
+                        let is_accepted = self.checker.found.len() == before;
+                        self.checker.found.truncate(before);
+                        is_accepted
+                    });
+                    let rename = meant.map(|name| Correction::Rename(name.to_owned()));
+                    self.checker.correcting(rename, |checker| {
+                        checker.report_key(Problem::UnknownField, key, message);
+                    });
                 }
             }
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use gitwork_core::model::name::{CommitId, SourceId};
 use gitwork_core::model::work::ANNOTATION_CREATED_DURING_HOLD;
+use gitwork_core::report::outputs::OutputKind;
 use gitwork_hub::KubeHub;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::fixture::{Running, Sync, config_map, value_of};
 use crate::deploy;
+use crate::output_schemas::assert_documented;
 
 fn name(number: usize) -> String {
     format!("work-{number:02}")
@@ -54,6 +56,7 @@ pub fn held(sync: &Sync) -> (String, u64) {
     let plan = gitwork(sync, &["plan", "-o", "json"]);
     let plan: Value =
         serde_json::from_slice(&plan.stdout).unwrap_or_else(|_| panic!("{}", text(&plan.stderr)));
+    assert_documented(OutputKind::Plan, &plan, "plan");
     let held = &plan["held"];
     (held["hash"].as_str().unwrap().to_owned(), held["works"].as_u64().unwrap())
 }

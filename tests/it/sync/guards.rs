@@ -213,6 +213,14 @@ async fn suspended_works_stay_until_resumed_and_sync_can_be_requested() {
     let of_work = format!("{}/web", sync.clusters[0]);
     done(&say(&sync, &["suspend", &of_work, "--reason", "a broken node"]));
     done(&say(&sync, &["suspend", &sync.clusters[1]]));
+    for (wrong, near) in [(format!("{of_work}s"), "web"), ("edge-none".to_owned(), "")] {
+        let refused = say(&sync, &["suspend", &wrong]);
+        assert_eq!(refused.status.code(), Some(2), "{wrong}: {}", text(&refused.stderr));
+        let message = text(&refused.stderr);
+        assert!(message.contains("matches") && message.contains(near), "{message}");
+    }
+    done(&say(&sync, &["suspend", "edge-none", "--new"]));
+    done(&say(&sync, &["resume", "edge-none"]));
     let plan = pass(&sync, &hub, RewindPolicy::Warn).await;
     assert_eq!(plan.held_by(Guard::Suspension), 2);
     let reported = plan.steps.iter().map(|step| step.reason.to_string()).collect::<Vec<_>>();

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use gitwork_core::model::name::CommitId;
+use gitwork_core::report::outputs::OutputKind;
 use serde_json::{Value, json};
 
 use super::budget::{gitwork, text};
@@ -15,6 +16,7 @@ use crate::forge::daemon::Daemon;
 use crate::forge::server::Forge;
 use crate::git_server::signing::SshKey;
 use crate::harness::eventually;
+use crate::output_schemas::assert_documented;
 use crate::status_views::{Following, view};
 
 /// A machine may be busy with other tests.
@@ -36,6 +38,7 @@ async fn until_status(sync: &Sync, what: &str, is_it: impl Fn(&Value) -> bool) -
         let output = view(sync, &["status", "-o", "json"]).output().unwrap();
         assert_eq!(code(&output), Some(0), "{}", err(&output));
         let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_documented(OutputKind::Status, &value, "status");
         if is_it(&value) { Ok(value) } else { Err(value.to_string()) }
     })
     .await
@@ -245,6 +248,7 @@ fn assert_plan_is_for_the_verified_commit(sync: &Sync, keys: &str, fingerprint: 
     let plan = planned(sync, keys, &["-o", "json", "--exit-code"]);
     assert_eq!(plan.status.code(), Some(4), "{}", text(&plan.stderr));
     let plan: Value = serde_json::from_slice(&plan.stdout).unwrap();
+    assert_documented(OutputKind::Plan, &plan, "plan");
     assert_eq!(plan["refused"]["key"], fingerprint, "{plan}");
     for form in ["text", "markdown"] {
         let plan = planned(sync, keys, &["-o", form]);

@@ -7,7 +7,7 @@ use gitwork_api::names::NameError;
 
 use super::entries::{bad_name, bad_object, gitlink, is_manifest, link, object_problem, stray};
 use crate::config::file_names::{
-    APPROVALS, CLUSTER_FILE, CLUSTERS, GROUP_FILE, GROUPS, SOURCE_FILE,
+    APPROVALS, CLUSTER_FILE, CLUSTERS, GROUP_FILE, GROUPS, SOURCE_FILE, is_misnamed,
 };
 use crate::config::path_patterns::PathPatterns;
 use crate::limits;
@@ -41,6 +41,11 @@ pub fn top(root: ObjectId, objects: &dyn Objects) -> Result<Top, ObjectError> {
         } else {
             top.report(Code::UnexpectedShape, SOURCE_FILE, "gitwork.yaml must be a file");
         }
+    }
+    let files = tree.iter().filter(|(_, entry)| entry.kind == EntryKind::Blob);
+    for (name, _) in files.filter(|(name, _)| is_misnamed(name, SOURCE_FILE)) {
+        let file = RepoPath::root().join(name);
+        top.diagnostics.push(Diagnostic::misnamed(&file, SOURCE_FILE, Scope::Source));
     }
     match tree.get(GROUPS) {
         Some(Entry { kind: EntryKind::Tree, id }) => {
@@ -276,6 +281,9 @@ fn owner_folder(
                 folder.works.insert(name.clone(), entry.id);
             }
             EntryKind::Blob if name == config_file => folder.config_file = Some(entry.id),
+            EntryKind::Blob if is_misnamed(name, config_file) => {
+                folder.diagnostics.push(Diagnostic::misnamed(&path, config_file, scope.clone()));
+            }
             EntryKind::Blob if !is_manifest(name) => {}
             EntryKind::Blob => {
                 let owner = if matches!(scope, Scope::Group(_)) { "group" } else { "cluster" };

@@ -34,13 +34,16 @@ pub struct Inherited<'a> {
 }
 
 impl Inherited<'_> {
-    /// What the objects of the folder's files are checked against.
+    /// What the objects of the folder's files are checked against. `namespace`: that of objects
+    /// which have none.
     pub(super) fn manifest_rules<'a>(
         &'a self,
         kinds: &'a KindIndex,
         scope: &'a Scope,
+        namespace: Option<&'a str>,
     ) -> manifests::Rules<'a> {
-        manifests::Rules { kinds, secrets: self.secrets, scope, checks: &self.checks }
+        let (secrets, checks) = (self.secrets, &self.checks);
+        manifests::Rules { kinds, secrets, scope, checks, namespace }
     }
 }
 

@@ -10,6 +10,7 @@ use super::sidecar::{Covering, Sidecar};
 use crate::model::diagnostic::{Code, Location};
 use crate::model::kinds::{Found, KindIndex};
 use crate::model::manifest::{Identity, Manifest};
+use crate::render::object_checks::ExtraCrds;
 
 /// What a folder says of its kinds.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +21,8 @@ pub struct NamedPlurals<'a> {
     pub covering: &'a Covering,
     /// `manifestConfigs` of work.yaml.
     pub entries: &'a [Value],
+    /// CRDs that are not in the repository. They confirm guesses.
+    pub crds: &'a ExtraCrds,
 }
 
 /// Takes the plurals that the folder names in the place of guessed ones. What Kubernetes or a CRD
@@ -30,7 +33,7 @@ pub fn name_resources(
     kinds: &KindIndex,
     diagnostics: &mut WorkDiagnostics<'_>,
 ) {
-    let NamedPlurals { sidecars, covering, entries } = named;
+    let NamedPlurals { sidecars, covering, entries, crds } = named;
     let in_entries = || PluralsInEntries::new(manifests, entries, kinds);
     let mut in_entries = kinds.has_frozen_plurals().then(in_entries);
     let mut reported = HashSet::new();
@@ -52,7 +55,13 @@ pub fn name_resources(
         if !reported.insert((group.clone(), kind.clone())) {
             continue;
         }
-        let message = format!("the plural of {kind} in {group:?} is taken to be {resource:?}");
+        let known = crds.plural(group, kind);
+        if known == Some(&*resource) {
+            continue;
+        }
+        let known = known.map_or_else(String::new, |known| format!("; its CRD says {known:?}"));
+        let message =
+            format!("the plural of {kind} in {group:?} is taken to be {resource:?}{known}");
         let at = Location::at(&origin.file, origin.span);
         diagnostics.add(Code::GuessedPlural, at, message);
     }

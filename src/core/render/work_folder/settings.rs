@@ -32,6 +32,10 @@ pub struct Settings {
     pub suspend: bool,
     /// Whether `${NAME}` in manifests is replaced.
     pub substitute: bool,
+    /// The namespace of objects that have none. It may be invalid.
+    pub namespace: Option<String>,
+    /// Whether the work has the Namespace itself, too.
+    pub create_namespace: bool,
 }
 
 impl Settings {
@@ -48,6 +52,8 @@ impl Settings {
             prune: true,
             suspend: false,
             substitute: false,
+            namespace: None,
+            create_namespace: false,
         };
         for level in levels {
             merged.labels.extend(level.labels.clone());
@@ -57,6 +63,7 @@ impl Settings {
                 &level.executor,
                 [level.prune, level.suspend, level.substitute],
             );
+            merged.overlay_namespace(level.namespace.as_ref(), level.create_namespace);
         }
         if let Some(Config { value: file, .. }) = work_file {
             merged.labels.extend(file.labels.clone());
@@ -66,6 +73,7 @@ impl Settings {
                 &file.executor,
                 [file.prune, file.suspend, file.substitute],
             );
+            merged.overlay_namespace(file.namespace.as_ref(), file.create_namespace);
         }
         merged
     }
@@ -87,6 +95,14 @@ impl Settings {
         self.prune = prune.unwrap_or(self.prune);
         self.suspend = suspend.unwrap_or(self.suspend);
         self.substitute = substitute.unwrap_or(self.substitute);
+    }
+
+    /// Takes the namespace that a higher level sets.
+    fn overlay_namespace(&mut self, namespace: Option<&String>, create: Option<bool>) {
+        if let Some(namespace) = namespace {
+            self.namespace = Some(namespace.clone());
+        }
+        self.create_namespace = create.unwrap_or(self.create_namespace);
     }
 
     /// Checks that labels and annotations are ones that Kubernetes takes, and not gitwork's own.

@@ -238,7 +238,8 @@ mod tests {
         let (kinds, scope) = (KindIndex::default(), Scope::Source);
         let checks = crate::render::object_checks::ObjectChecks::none();
         let (secrets, checks) = (SecretPolicy::Allow, &checks);
-        let rules = manifests::Rules { kinds: &kinds, secrets, scope: &scope, checks };
+        let rules =
+            manifests::Rules { kinds: &kinds, secrets, scope: &scope, checks, namespace: None };
         let read = manifests::read(&path, manifest_text.as_bytes(), &rules, None);
         let (configs, problems) =
             file::read_all(&path, sidecar_text.as_bytes(), FileKind::Manifest, &scope);

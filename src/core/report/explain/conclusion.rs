@@ -1,5 +1,6 @@
 //! Explains why a work or an object is on its cluster, or why it is not.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::GitSide;
@@ -10,7 +11,7 @@ use crate::report::status::State;
 use crate::report::status::tree::{ObjectStatus, WorkTree};
 
 /// The reason: one word for programs, one sentence for people.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Conclusion {
     /// Whether it is on its cluster as Git wants it.

@@ -1,5 +1,6 @@
 //! The result of `gitwork explain`.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::conclusion::Conclusion;
@@ -8,7 +9,7 @@ use crate::model::name::RepoPath;
 use crate::report::status::tree::{ObjectStatus, WorkTree};
 
 /// The result of `gitwork explain`, with the fields of its JSON output.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
     /// The managed cluster, and so the namespace on the hub.
@@ -38,7 +39,7 @@ fn is_zero(number: &usize) -> bool {
 }
 
 /// The state on the hub.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HubSide {
     /// The ManifestWork without its objects; absent if there is none.

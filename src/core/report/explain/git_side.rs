@@ -1,6 +1,7 @@
 //! The part of an explanation that is about Git.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -8,7 +9,7 @@ use crate::model::diagnostic::Location;
 use crate::model::name::RepoPath;
 
 /// A file of the repository and a line, counted from 1.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct FileLine {
     /// The path from the source's folder; see [`Explanation::prefix_paths`].
     pub file: RepoPath,
@@ -39,7 +40,7 @@ impl std::fmt::Display for FileLine {
 }
 
 /// The effective value of one setting.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Setting {
     /// The name, as in `deleteOption` or `labels.team`.
@@ -58,7 +59,7 @@ pub struct Setting {
 }
 
 /// An object and the location of its manifest.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ObjectLocation {
     /// The name, as in `Deployment shop/web`.
     pub object: String,
@@ -68,7 +69,7 @@ pub struct ObjectLocation {
 }
 
 /// A commit, in short.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct CommitNote {
     /// The whole commit id, in hex.
     pub commit: String,
@@ -90,7 +91,7 @@ impl CommitNote {
 }
 
 /// The state in Git.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GitSide {
     /// The source id.
@@ -124,7 +125,7 @@ pub struct GitSide {
 }
 
 /// An error or warning in the repository, in short.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct GitProblem {
     /// The code of the diagnostic, as in `GW101`: see docs/diagnostics.md.
     pub code: &'static str,

@@ -16,7 +16,7 @@ use crate::limits;
 use crate::model::diagnostic::{Location, Scope};
 use crate::model::facts::{Facts, KnownFacts};
 use crate::model::kinds::KindIndex;
-use crate::model::manifest::Manifest;
+use crate::model::manifest::{Manifest, Origin};
 use crate::model::name::{ClusterName, ObjectId, RepoPath, WorkKey};
 use crate::model::snapshot::{ObjectError, Objects, Snapshot};
 use crate::render::groups::GroupOverride;
@@ -29,7 +29,7 @@ use crate::render::values::{
 };
 use crate::render::work_folder::{
     Covering, NamedPlurals, RuleSteps, Sidecar, WorkDiagnostics, is_about, name_resources,
-    sidecar_fields,
+    namespace_of, sidecar_fields,
 };
 
 /// What stands in place of a value that a Secret uses.
@@ -205,7 +205,9 @@ impl Reading<'_> {
         let secrets = inherited.source.as_ref().map(|config| config.value.secrets);
         let secrets = secrets.unwrap_or_default();
         let checks = &ObjectChecks::none();
-        let rules = manifests::Rules { kinds, secrets, scope: self.scope, checks };
+        let named = setting("namespace", "/namespace", &levels);
+        let namespace = named.as_ref().and_then(|one| one.value.as_str());
+        let rules = manifests::Rules { kinds, secrets, scope: self.scope, checks, namespace };
         let mut substitution = substitutes.then(|| Substitution::new(&values));
         let mut objects = self.manifests(&files.manifests, &rules, substitution.as_mut())?;
         if let Some(substitution) = substitution {
@@ -214,13 +216,15 @@ impl Reading<'_> {
             hide_values_of_secrets(&mut shown, &unchanged, &objects);
             settings.extend(shown);
         }
+        add_namespace(&mut objects, namespace, &levels);
         let sidecars = self.sidecars(&files.sidecars)?;
         let mut unreported = WorkDiagnostics::new(self.scope, Vec::new());
         let mut steps = RuleSteps::default();
         let covering = Covering::find(&objects, &sidecars, &mut steps, &mut unreported);
         let covering = covering.unwrap_or_default();
         let entries = work_file.as_ref().map_or(&[][..], |config| &config.value.manifest_configs);
-        let named = NamedPlurals { sidecars: &sidecars, covering: &covering, entries };
+        let named =
+            NamedPlurals { sidecars: &sidecars, covering: &covering, entries, crds: &checks.crds };
         name_resources(&mut objects, named, kinds, &mut unreported);
         let rules = objects.iter().map(|one| object_settings(one, &sidecars, &levels)).collect();
         Ok(Origins { folder, tree, settings, objects, rules })
@@ -323,14 +327,30 @@ impl Reading<'_> {
     }
 }
 
+/// Adds the Namespace that gitwork adds to the work, at the place that asks for it.
+fn add_namespace(objects: &mut Vec<Manifest>, namespace: Option<&str>, levels: &[Level<'_>]) {
+    let asked = levels.iter().rev().find_map(|level| {
+        let value = level.get("/createNamespace").map(|(value, _)| value == true)?;
+        let span = level.document.span_of(&format!("{}/createNamespace", level.below));
+        Some((value, Origin { file: level.file.clone(), document: 1, span }))
+    });
+    let (Some(name), Some((true, origin))) = (namespace, asked) else { return };
+    let added = namespace_of(name, origin);
+    if !objects.is_empty() && objects.iter().all(|one| one.identity != added.identity) {
+        objects.insert(0, added);
+    }
+}
+
 /// The default of each setting.
-fn defaults() -> [(&'static str, Value); 6] {
+fn defaults() -> [(&'static str, Value); 8] {
     [
         ("prune", true.into()),
         ("suspend", false.into()),
         ("substitute", false.into()),
         ("deleteOption", serde_json::json!({ "propagationPolicy": "Foreground" })),
         ("executor", Value::Null),
+        ("namespace", Value::Null),
+        ("createNamespace", false.into()),
         ("dependsOn", serde_json::json!([])),
     ]
 }

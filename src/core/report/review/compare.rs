@@ -72,15 +72,26 @@ impl Review {
     }
 }
 
-/// Compares diagnostics by file, code and message. Lines move with every edit above them.
+/// The diagnostics that the base does not have. Compares them by file, code and message: lines move
+/// with every edit above them.
 fn new_diagnostics(base: &Desired, head: &Desired) -> Vec<Diagnostic> {
+    problems_of_changes(base, head, |_| false)
+}
+
+/// The diagnostics of what changed: new ones, also in files that did not change, such as those of
+/// a work that lost one of its values, and all of the files and folders for which `is_changed`.
+pub fn problems_of_changes(
+    base: &Desired,
+    head: &Desired,
+    is_changed: impl Fn(&RepoPath) -> bool,
+) -> Vec<Diagnostic> {
     let known: BTreeSet<_> =
         base.diagnostics.iter().map(|d| (&d.location.file, d.code, &d.message)).collect();
-    head.diagnostics
-        .iter()
-        .filter(|d| !known.contains(&(&d.location.file, d.code, &d.message)))
-        .cloned()
-        .collect()
+    let is_known = |d: &&Diagnostic| known.contains(&(&d.location.file, d.code, &d.message));
+    let is_of_change = |d: &&Diagnostic| {
+        is_changed(&d.location.file) || d.related.iter().any(|(at, _)| is_changed(&at.file))
+    };
+    head.diagnostics.iter().filter(|d| !is_known(d) || is_of_change(d)).cloned().collect()
 }
 
 /// The two states, and the objects that move between works.

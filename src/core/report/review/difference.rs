@@ -1,5 +1,6 @@
 //! The result of a comparison of two desired states, and its JSON.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::guards::{Signatures, WouldHold};
@@ -16,7 +17,7 @@ use crate::text::escape::json_text;
 
 /// The whole comparison. Its JSON has these fields in camel case; enums are objects whose `change`
 /// or `fate` names the variant.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Review {
     /// `None` for a local directory with uncommitted changes.
@@ -38,6 +39,7 @@ pub struct Review {
     pub diagnostics: diagnostics::DiagnosticSummary,
     /// Diagnostics of the head that the base does not have. A different line does not make one new.
     #[serde(serialize_with = "diagnostics::entries")]
+    #[schemars(schema_with = "diagnostics::entries_schema")]
     pub new_diagnostics: Vec<Diagnostic>,
     /// The result of the signature check, if the source requires signatures.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,7 +50,7 @@ pub struct Review {
 }
 
 /// Counts. Each work counts once; objects count over all works.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReviewCounts {
     /// Works that only the head has, or that the base has in an unreadable part.
@@ -86,7 +88,7 @@ pub struct ReviewCounts {
 }
 
 /// The changed works of one cluster.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ClusterReview {
     /// The managed cluster.
     pub cluster: ClusterName,
@@ -95,7 +97,7 @@ pub struct ClusterReview {
 }
 
 /// The change of one work.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct WorkReview {
     /// The work, as the fields `cluster` and `work`.
     #[serde(flatten)]
@@ -114,7 +116,7 @@ pub struct WorkReview {
 }
 
 /// The size of a work's manifests in bytes, as the hub's webhook counts it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Size {
     /// The size in the base; absent if the base has no readable work.
@@ -127,7 +129,7 @@ pub struct Size {
 }
 
 /// The kind of change.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(tag = "change", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum WorkChange {
     /// Only the head has it: it is created on the hub.
@@ -164,7 +166,7 @@ pub enum WorkChange {
 }
 
 /// The differences of a work that both sides have.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkDiff {
     /// Objects that are added, removed or changed.
@@ -200,7 +202,7 @@ impl WorkDiff {
 pub(super) const RECREATED_ON_MAX: usize = 10;
 
 /// An object of an added work.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AddedObject {
     /// The object, as the fields `group`, `kind`, `namespace` and `name`.
@@ -212,7 +214,7 @@ pub struct AddedObject {
 }
 
 /// A changed object of a work that both sides have.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 pub struct ObjectChange {
     /// The object, as the fields `group`, `kind`, `namespace` and `name`.
     #[serde(flatten)]
@@ -223,7 +225,7 @@ pub struct ObjectChange {
 }
 
 /// The kind of an object's change.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(tag = "change", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ObjectDiff {
     /// Only the head has it.
@@ -242,7 +244,7 @@ pub enum ObjectDiff {
 }
 
 /// An object that its work no longer has.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 pub struct RemovedObject {
     /// The object, as the fields `group`, `kind`, `namespace` and `name`.
     #[serde(flatten)]
@@ -253,7 +255,7 @@ pub struct RemovedObject {
 }
 
 /// The outcome for an object on the cluster after its work drops it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(tag = "outcome", rename_all = "camelCase")]
 pub enum RemovalOutcome {
     /// The agent deletes it.

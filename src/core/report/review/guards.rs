@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::moves::FoundMoves;
@@ -17,7 +18,7 @@ use crate::signature::verification::VerificationFailure;
 use crate::text::style::count;
 
 /// The result of checking the signatures of a change's commits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "verdict", rename_all = "camelCase")]
 pub enum Signatures {
     /// Signatures are required, but no keys are configured.
@@ -41,7 +42,7 @@ pub enum Signatures {
 }
 
 /// Changes that a guard would hold.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WouldHold {
     /// `budget` or `window`.

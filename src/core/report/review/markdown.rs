@@ -5,7 +5,7 @@ use super::print::{Group, bytes, details, groups, guarded, recreated, remarks, t
 use super::words::headline;
 use crate::limits;
 use crate::model::name::CommitId;
-use crate::text::diagnostics::DiagnosticSummary;
+use crate::text::diagnostics::{Block, DiagnosticSummary, blocks};
 use crate::text::escape::escape_untrusted;
 use crate::text::style::{ColorMode, count};
 use crate::text::truncate::truncate_chars;
@@ -97,16 +97,21 @@ fn problems(out: &mut String, review: &Review) {
         return;
     }
     out.push_str(&format!("\n**New: {}**\n\n", DiagnosticSummary::of(all)));
-    for diagnostic in all.iter().take(ROWS_MAX) {
+    let blocks = blocks(all);
+    for block in blocks.iter().take(ROWS_MAX) {
+        let diagnostic = block.first;
         let place = match diagnostic.location.span {
             Some(span) => format!("{}:{}:{}", diagnostic.location.file, span.line, span.column),
             None => diagnostic.location.file.to_string(),
         };
         let message = truncate_chars(&diagnostic.message, MESSAGE_CHARS_MAX);
         let place = truncate_chars(&place, MESSAGE_CHARS_MAX);
-        out.push_str(&format!("- {} {}: {}\n", diagnostic.code.id(), code(&place), code(&message)));
+        let more = block.more().map_or_else(String::new, |more| format!(" ({more})"));
+        let id = diagnostic.code.id();
+        out.push_str(&format!("- {id} {}: {}{more}\n", code(&place), code(&message)));
     }
-    if let Some(more) = all.len().checked_sub(ROWS_MAX).filter(|more| *more > 0) {
+    let more: usize = blocks.iter().skip(ROWS_MAX).map(Block::count).sum();
+    if more > 0 {
         out.push_str(&format!("- and {more} more\n"));
     }
 }

@@ -19,6 +19,7 @@ mod object_name;
 mod print;
 mod words;
 
+pub use compare::problems_of_changes;
 pub use difference::{
     AddedObject, ClusterReview, ObjectChange, ObjectDiff, RemovalOutcome, RemovedObject, Review,
     ReviewCounts, Size, WorkChange, WorkDiff, WorkReview,

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::object_name::ObjectName;
@@ -18,7 +19,7 @@ use crate::render::desired::{Desired, FrozenWork};
 use crate::text::diff::{self, FieldDiff};
 
 /// How an object gets from one work to another.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(tag = "move", rename_all = "camelCase")]
 pub enum MoveForecast {
     /// The giving work keeps it until the receiving one has applied it.
@@ -41,7 +42,7 @@ pub enum MoveForecast {
 }
 
 /// Where an object was in the base.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 pub struct MovedFrom {
     /// The work that had it.
     pub work: WorkName,

@@ -1,5 +1,6 @@
 //! The name of an object, as people know it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -9,7 +10,7 @@ use crate::model::manifest::Identity;
 use crate::model::object_digest::ObjectDigest;
 
 /// The name of an object.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 pub struct ObjectName {
     /// API group; empty for the core group.
     pub group: String,

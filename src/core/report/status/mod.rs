@@ -25,6 +25,7 @@ pub mod work_states;
 use std::collections::{BTreeMap, BTreeSet};
 
 use gitwork_api::cluster::CONDITION_AVAILABLE;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -37,7 +38,7 @@ use crate::model::work_state::{Conditions, MESSAGE_CHARS_MAX, first_failure, jud
 use crate::text::truncate::truncate_chars;
 
 /// One line of the status table.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkStatus {
     /// The managed cluster: the namespace of the ManifestWork.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::source::{SourceStatus, WorkState};
@@ -20,10 +21,11 @@ use crate::report::page::SourceInfo;
 use crate::text::truncate::truncate_chars;
 
 /// The report on one source. It holds names and reasons, and no content of works.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SourceReport {
     /// When the reported state began.
+    #[schemars(with = "Option<String>")]
     pub at: Option<Timestamp>,
     /// The planned commit.
     pub commit: Option<CommitId>,
@@ -46,7 +48,7 @@ pub struct SourceReport {
 }
 
 /// Changes that one guard holds.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReportedHold {
     /// The guard: `budget`, `rewind`, `restore` or `window`.
@@ -62,7 +64,7 @@ pub struct ReportedHold {
 }
 
 /// One work.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReportedWork {
     /// The managed cluster.
@@ -78,6 +80,7 @@ pub struct ReportedWork {
     pub message: String,
     /// When the state began.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub since: Option<Timestamp>,
     /// The work folder in Git.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,7 +88,7 @@ pub struct ReportedWork {
 }
 
 /// A source and its report.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ReportedSource {
     /// The source id.
     pub source: String,

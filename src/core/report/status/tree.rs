@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -14,7 +15,7 @@ use crate::model::object_digest::ObjectDigest;
 use crate::model::work_state::{Conditions, condition_message, is_secret, judge, text};
 
 /// A work with its conditions and objects.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkTree {
     /// The line of the status table, as fields of the same object.
@@ -27,7 +28,7 @@ pub struct WorkTree {
 }
 
 /// One object of a work.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectStatus {
     /// `apiVersion` of the manifest.

@@ -2,46 +2,52 @@
 
 use unicode_width::UnicodeWidthChar as _;
 
+use super::blocks::{blocks, most_severe};
 use super::summary::DiagnosticSummary;
 use crate::limits;
 use crate::model::diagnostic::{Diagnostic, Location, Severity, Span};
 use crate::text::escape::escape_untrusted;
-use crate::text::style::{ColorMode, TextStyle, count};
+use crate::text::style::{ColorMode, TextStyle};
 
-/// All diagnostics as text, with a summary as the last line. Past `limits::DIAGNOSTICS_MAX` they
-/// are counted only.
+/// All diagnostics as text, with a summary as the last line. Copies of one mistake are one block.
+/// Past `limits::DIAGNOSTICS_MAX` blocks they are counted only.
 pub fn text(diagnostics: &[Diagnostic], style: ColorMode) -> String {
+    let see_all = "select fewer with --cluster, --work or --changed-since";
+    bounded_text(diagnostics, (limits::DIAGNOSTICS_MAX, see_all), style)
+}
+
+/// As [`text`], with at most `max` blocks, the most severe ones. The last line says how many
+/// diagnostics are not shown, and after it how to see them.
+pub fn bounded_text(
+    diagnostics: &[Diagnostic],
+    (max, see_all): (usize, &str),
+    style: ColorMode,
+) -> String {
     let mut out = String::new();
-    let shown = diagnostics.get(..limits::DIAGNOSTICS_MAX).unwrap_or(diagnostics);
-    // A folder of a group has the same problem for each member. Sorted, these stand together.
-    for same in shown.chunk_by(is_same) {
-        let Some((first, others)) = same.split_first() else { continue };
-        write_one(&mut out, first, style);
-        if !others.is_empty() {
-            let works = count(others.len(), "other work");
-            out.push_str(&format!(
-                "  {} the same for {works}\n",
-                style.styled(TextStyle::Dim, "=")
-            ));
+    let (shown, hidden) = most_severe(blocks(diagnostics), max, |block| block.first.severity);
+    for block in shown {
+        write_one(&mut out, block.first, style);
+        if let Some(more) = block.more() {
+            let margin = margin(block.first);
+            let equals = style.styled(TextStyle::Dim, "=");
+            out.push_str(&format!("{margin} {equals} {}\n", style.styled(TextStyle::Strong, more)));
         }
         out.push('\n');
     }
-    if let Some(left) = diagnostics.len().checked_sub(limits::DIAGNOSTICS_MAX).filter(|n| *n > 0) {
-        out.push_str(&format!("... and {} more\n\n", count(left, "problem")));
-    }
     out.push_str(&style.styled(TextStyle::Strong, DiagnosticSummary::of(diagnostics)));
     out.push('\n');
+    if !hidden.is_empty() {
+        let hidden = hidden.iter().flat_map(|block| block.others.iter().chain([&block.first]));
+        let counts = DiagnosticSummary::of(hidden.copied()).counts();
+        out.push_str(&format!("not shown: {counts}; {see_all}\n"));
+    }
     out
 }
 
-/// Whether two diagnostics differ in their scopes only.
-fn is_same(one: &Diagnostic, other: &Diagnostic) -> bool {
-    let Diagnostic { location, code, severity, scope, field, message, hint, related, snippet } =
-        one;
-    *scope != other.scope
-        && (*location == other.location && *code == other.code && *severity == other.severity)
-        && (*field == other.field && *message == other.message && *hint == other.hint)
-        && (*related == other.related && *snippet == other.snippet)
+/// The space before the bar at the left of a diagnostic.
+fn margin(diagnostic: &Diagnostic) -> String {
+    let digits = diagnostic.location.span.map_or(1, |span| span.line.to_string().len());
+    " ".repeat(digits)
 }
 
 /// One diagnostic as text.
@@ -58,7 +64,7 @@ pub fn write_one(out: &mut String, diagnostic: &Diagnostic, style: ColorMode) {
     ));
     let span = diagnostic.location.span;
     let number = span.map_or(String::new(), |span| span.line.to_string());
-    let margin = " ".repeat(number.len().max(1));
+    let margin = margin(diagnostic);
     let bar = style.styled(TextStyle::Dim, "|");
     out.push_str(&format!(
         "{margin}{} {}\n",

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::model::diagnostic::{Diagnostic, Scope, Severity};
 use crate::text::style::count;
 
 /// How many problems there are, and of how many works and clusters.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DiagnosticSummary {
     /// Diagnostics of severity error.
     pub errors: usize,
@@ -25,7 +26,7 @@ pub struct DiagnosticSummary {
 
 impl DiagnosticSummary {
     /// Counts the diagnostics.
-    pub fn of(diagnostics: &[Diagnostic]) -> Self {
+    pub fn of<'a>(diagnostics: impl IntoIterator<Item = &'a Diagnostic>) -> Self {
         let mut summary = Self::default();
         let (mut works, mut clusters) = (BTreeSet::new(), BTreeSet::new());
         for diagnostic in diagnostics {
@@ -45,18 +46,24 @@ impl DiagnosticSummary {
         }
         Self { works: works.len(), clusters: clusters.len(), ..summary }
     }
+
+    /// `3 errors, 1 warning`; empty without problems.
+    pub fn counts(&self) -> String {
+        let counts = [(self.errors, "error"), (self.warnings, "warning"), (self.notes, "note")];
+        let said: Vec<String> =
+            counts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| count(n, what)).collect();
+        said.join(", ")
+    }
 }
 
 impl fmt::Display for DiagnosticSummary {
     /// `3 errors, 1 warning in 2 works of 2 clusters`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let counts = [(self.errors, "error"), (self.warnings, "warning"), (self.notes, "note")];
-        let said: Vec<String> =
-            counts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| count(n, what)).collect();
-        if said.is_empty() {
+        let counts = self.counts();
+        if counts.is_empty() {
             return f.write_str("no problems");
         }
-        f.write_str(&said.join(", "))?;
+        f.write_str(&counts)?;
         match (self.works, self.clusters) {
             (0, 0) => f.write_str(" in the source"),
             (0, clusters) => write!(f, " in {}", count(clusters, "cluster")),

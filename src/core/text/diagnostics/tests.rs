@@ -97,7 +97,7 @@ fn one_problem_of_many_works_is_printed_once() {
     let all = [one("a", "m"), one("b", "m"), one("c", "m"), one("c", "n")];
     let shown = text(&all, ColorMode::Plain);
     assert_eq!(shown.matches("error[GW303]: m").count(), 1, "{shown}");
-    assert!(shown.contains("  = the same for 2 other works\n"), "{shown}");
+    assert!(shown.contains("  = and in 2 more clusters: b, c\n"), "{shown}");
     assert_eq!(shown.matches("error[GW303]: n").count(), 1, "{shown}");
     assert!(shown.ends_with("4 errors in 3 works of 3 clusters\n"), "{shown}");
     // Twice for one work is twice.
@@ -130,7 +130,7 @@ fn summaries_count() {
 
 #[test]
 fn json_is_one_object_with_flat_places() {
-    let value: Value = serde_json::from_str(&json(&[duplicate()])).unwrap();
+    let value: Value = serde_json::from_str(&json(&[duplicate()], usize::MAX)).unwrap();
     assert_eq!(
         value,
         serde_json::json!({
@@ -155,13 +155,28 @@ fn a_flood_is_counted() {
     let path = RepoPath::parse("x").unwrap();
     let one = Diagnostic::new(Code::BadName, Location::file(&path), Scope::Source, "m");
     let flood = vec![one; limits::DIAGNOSTICS_MAX + 2];
-    let report: Value = serde_json::from_str(&json(&flood)).unwrap();
+    let report: Value = serde_json::from_str(&json(&flood, usize::MAX)).unwrap();
     assert_eq!(report["diagnostics"].as_array().unwrap().len(), limits::DIAGNOSTICS_MAX);
     assert_eq!((&report["omitted"], &report["summary"]["errors"]), (&2.into(), &10_002.into()));
     let shown = text(&flood, ColorMode::Plain);
-    assert!(
-        shown.ends_with("... and 2 problems more\n\n10002 errors in the source\n"),
-        "{}",
-        &shown[shown.len() - 90..]
+    let end = "\n10002 errors in the source\nnot shown: 2 errors; select fewer with --cluster, \
+               --work or --changed-since\n";
+    assert!(shown.ends_with(end), "{}", &shown[shown.len() - 190..]);
+}
+
+#[test]
+fn bounded_output_has_the_worst_and_counts_the_others() {
+    let path = RepoPath::parse("x").unwrap();
+    let one = |code, cluster: &str| {
+        Diagnostic::new(code, Location::file(&path), work(cluster, "web"), "m")
+    };
+    let all = [one(Code::NoEffect, "a"), one(Code::BadValue, "a"), one(Code::GuessedPlural, "b")];
+    let shown = bounded_text(&all, (1, "see all with X"), ColorMode::Plain);
+    assert!(shown.starts_with("error[GW303]: m\n") && !shown.contains("GW311"), "{shown}");
+    assert!(shown.ends_with("clusters\nnot shown: 1 warning, 1 note; see all with X\n"), "{shown}");
+    let report: Value = serde_json::from_str(&json(&all, 1)).unwrap();
+    assert_eq!(
+        (&report["omitted"], &report["diagnostics"][0]["code"]),
+        (&2.into(), &"GW303".into())
     );
 }

@@ -1,10 +1,11 @@
 //! The fields that differ, as values.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 /// The fields in which two values differ.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 pub struct FieldDiff {
     /// In the order of the fields' names, list items in the list's; at most
     /// `limits::DIFF_FIELDS_MAX`.
@@ -22,7 +23,7 @@ impl FieldDiff {
 }
 
 /// One field that differs.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 pub struct FieldChange {
     /// As in `spec.template.spec.containers[name=web].image`; empty for the value as a whole.
     pub path: String,
@@ -33,7 +34,7 @@ pub struct FieldChange {
 
 /// How a field differs. Values are cut to `limits::DIFF_VALUE_BYTES_MAX`; what a Secret holds is
 /// not in them.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(tag = "change", rename_all = "camelCase")]
 pub enum ChangeKind {
     /// The field is new.

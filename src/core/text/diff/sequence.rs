@@ -60,7 +60,7 @@ const CONTEXT_LINES: usize = 2;
 
 /// The lines of a unified diff, at most `limits::DIFF_LINES_MAX` of them and a last one that says
 /// what is left.
-pub(super) fn unified(before: &str, after: &str) -> Vec<String> {
+pub fn unified(before: &str, after: &str) -> Vec<String> {
     let old: Vec<&str> = before.split_inclusive('\n').collect();
     let new: Vec<&str> = after.split_inclusive('\n').collect();
     let mut lines = Lines::default();
