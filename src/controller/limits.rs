@@ -13,8 +13,10 @@ pub const COALESCE: Duration = Duration::from_millis(50);
 pub const GONE_WORKS_MAX: usize = 10_000;
 /// Between two writes of one status.
 pub const STATUS_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the API server is asked to keep a watch open, at least; up to half more.
-pub const WATCH: Duration = Duration::from_secs(600);
+/// How long the API server is asked to keep a watch open, at least; up to half more. The hub's
+/// client counts a connection as dead that is silent for `gitwork_hub::limits::HUB_WATCH_OPEN`.
+pub const WATCH: Duration = Duration::from_secs(80);
+const _: () = assert!(WATCH.as_secs() * 3 / 2 < gitwork_hub::limits::HUB_WATCH_OPEN.as_secs());
 /// A watch that is open for this much longer counts as dead.
 pub const WATCH_GRACE: Duration = Duration::from_secs(20);
 /// A watch that ends sooner was cut.

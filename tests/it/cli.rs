@@ -250,6 +250,8 @@ fn colour_is_used_on_terminals_only() {
     write(clone.path(), "clusters/edge-1/web/cm.yaml", "a: 1\na: 2\n");
     let piped = run(clone.path(), &["validate"]);
     assert!(!out(&piped).contains('\u{1b}'));
+    let colored = run(clone.path(), &["validate", "--color", "always"]);
+    assert!(out(&colored).contains('\u{1b}'));
     // `script` gives the command a terminal.
     let on_terminal = |no_color: bool| {
         let mut command = Command::new("script");

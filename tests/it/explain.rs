@@ -86,7 +86,10 @@ fn explained_with(folder: &Path, what: &str, arguments: &[&str]) -> Value {
     let output = explain(folder, &[&[what, "-o", "json"], arguments].concat());
     assert_eq!(code(&output), Some(0), "{}", err(&output));
     let explained = serde_json::from_slice(&output.stdout).unwrap();
-    assert_documented(OutputKind::Explain, &explained, what);
+    // A code is no work.
+    if what.contains('/') {
+        assert_documented(OutputKind::Explain, &explained, what);
+    }
     explained
 }
 

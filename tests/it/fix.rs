@@ -150,7 +150,7 @@ fn fix_leaves_other_works_and_uncertain_mistakes_alone() {
     let uncertain = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: x\n  namespace: shop\n\
                      dat4: {a: b}\nsomething: 1\n";
     write(folder, "clusters/edge-2/db/cm.yaml", uncertain);
-    let anchors = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: y\n  namespace: shop\n\
+    let anchors = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: anchors\n  namespace: shop\n\
                    data:\n  a: &one 1\n  b: *one\n";
     write(folder, "clusters/edge-2/db/anchors.yaml", anchors);
     let fixed = run(folder, &["validate", "--fix", "--cluster", "edge-2"]);

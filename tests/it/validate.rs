@@ -64,6 +64,7 @@ fn one_mistake_on_many_clusters_is_one_block_and_json_has_all() {
 fn bounded_report_has_errors_first_and_says_how_to_see_the_others() {
     let clone = fleet_with_one_mistake();
     let secret = config_map("token", "x").replace("ConfigMap", "Secret");
+    let secret = secret.replace("\ndata:", "\nstringData:");
     write(clone.path(), "clusters/edge-1/token/secret.yaml", &secret);
     let text = out(&run(clone.path(), &["validate", "--max", "1"]));
     assert!(text.starts_with("error[GW802]") && !text.contains("GW408"), "{text}");

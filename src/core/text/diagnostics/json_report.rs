@@ -157,8 +157,9 @@ pub fn report_schema(generator: SchemaGenerator) -> Schema {
 /// One JSON object: `diagnostics`, a list, and `summary`, their counts. A diagnostic has `code`,
 /// `severity` (`error`, `warning`, `info`), `title`, `message`, `help`, `file`; where there is one
 /// `line`, `column`, `length`, `field`, `group`, `cluster`, `work`, `snippet`; `fixable` if
-/// `validate --fix` corrects it; and `related`, a list of places with a `message` each. Copies of one mistake are all listed. Past `max`, or
-/// `limits::DIAGNOSTICS_MAX`, the less severe ones are counted only, in `omitted`.
+/// `validate --fix` corrects it; and `related`, a list of places with a `message` each. Copies of
+/// one mistake are all listed. Past `max`, or `limits::DIAGNOSTICS_MAX`, the less severe ones are
+/// counted only, in `omitted`.
 pub fn json(diagnostics: &[Diagnostic], max: usize) -> String {
     let max = max.min(limits::DIAGNOSTICS_MAX);
     let all: Vec<&Diagnostic> = diagnostics.iter().collect();
