@@ -84,7 +84,11 @@ impl TestHub {
             facts.decisions.insert(decision.clone(), members);
             let cluster_count = clusters.len();
             let decisions = vec![decision.clone()];
-            facts.decision_groups.push(DecisionGroupFacts { decisions, cluster_count });
+            facts.decision_groups.push(DecisionGroupFacts {
+                name: String::new(),
+                decisions,
+                cluster_count,
+            });
             let index = i64::try_from(index).ok();
             let labels = DecisionGroupLabels {
                 placement: placement(name),

@@ -372,8 +372,9 @@ fn without_kept(body: &WorkBody) -> Option<WorkBody> {
     };
     spec["workload"]["manifests"].as_array_mut()?.retain(|manifest| !is_kept(manifest));
     spec["manifestConfigs"] = others.into();
-    let group_content = body.group_content;
-    Some(WorkBody { group_content, ..WorkBody::from_parts(spec, &body.metadata()) })
+    let mut without = WorkBody::from_parts(spec, &body.metadata());
+    without.group_content = body.group_content;
+    Some(without)
 }
 
 /// Reports these objects of the work as applied at its generation.
