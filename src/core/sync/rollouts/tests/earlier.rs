@@ -81,6 +81,7 @@ fn a_process_knows_the_last_good_content_where_the_hub_has_no_place_for_the_reco
     assert_eq!(world.pass(), ["a"]);
     assert_eq!(world.value("a/web").as_deref(), Some("2"));
     world.report(&["a"], Report::Degraded(world.now));
+    assert_eq!(world.pass(), NOTHING, "what agents say of the health may be old");
     world.now += 120;
     assert_eq!(world.pass(), ["a"]);
     assert_eq!(world.value("a/web").as_deref(), Some("1"));
