@@ -51,8 +51,8 @@ impl Rollout {
         Self { world, renderer, objects, root, earlier, hub, now, version: 0 }
     }
 
-    fn commit(&mut self, files: BTreeMap<String, File>) {
-        self.root = self.objects.add(&files);
+    fn commit(&mut self, files: &BTreeMap<String, File>) {
+        self.root = self.objects.add(files);
         self.render();
     }
 
@@ -162,12 +162,12 @@ pub(super) fn measure() {
     );
     let mut files = groups::files(None);
     files.insert("groups/stores/group.yaml".to_owned(), File::from(group.as_str()));
-    rollout.commit(files.clone());
+    rollout.commit(&files);
     while rollout.pass() > 0 {}
     let path = "groups/stores/work-3/all.yaml";
     let changed = groups::files(Some("2")).remove(path);
     files.extend(changed.map(|file| (path.to_owned(), file)));
-    rollout.commit(files);
+    rollout.commit(&files);
     let mut written = 0;
     while rollout.taken() < DONE + AT_A_TIME {
         written = rollout.pass();

@@ -411,8 +411,12 @@ fn kept_commits_outlive_their_branch_and_the_repository_of_the_mirror() {
     rebuilding.keep(&one, &[].into()).unwrap();
     assert_eq!(kept(&folder), both[1..]);
 
-    // What is kept must not make the mirror unusable.
-    let tight = MirrorLimits { mirror_bytes_max: rebuilding.size().unwrap() - 1, ..limits };
+    // What is kept must not make the mirror unusable. Its pack and index have more than 500 bytes.
+    let other = world.folder.path().join("other");
+    let mut plain =
+        Mirror::open(&other, world.remote(Auth::None), MirrorLimits::default()).unwrap();
+    plain.fetch(&Reference::Head, &Arc::default()).unwrap();
+    let tight = MirrorLimits { mirror_bytes_max: plain.size().unwrap() + 500, ..limits };
     let mut mirror = open(tight);
     assert_eq!(mirror.fetch(&Reference::Head, &Arc::default()).unwrap().commit, world.main);
     assert_eq!(kept(&folder), Vec::<String>::new());

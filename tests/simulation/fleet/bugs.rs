@@ -9,7 +9,6 @@ use gitwork_core::config::window::ChangeWindows;
 use gitwork_core::model::approval::{RolloutApproval, Target};
 use gitwork_core::model::manifest::Identity;
 use gitwork_core::model::name::{ClusterName, WorkKey};
-use gitwork_core::model::work::WorkBody;
 use gitwork_core::plan::Effect;
 use gitwork_core::plan::directives::Directives;
 use gitwork_core::plan::observed::ObservedWork;
@@ -66,11 +65,10 @@ pub enum Bug {
     ApprovalOfOtherContent,
     UntestedContentForJoining,
     LastGoodTooEarly,
-    ReturnDeletes,
 }
 
 /// Every planted bug, with its row in `docs/simulation.md`.
-pub const ALL: [(Bug, &str); 44] = [
+pub const ALL: [(Bug, &str); 43] = [
     (
         Bug::PreconditionDropped,
         "a write carries the current version on the hub, not the planned one",
@@ -145,7 +143,6 @@ pub const ALL: [(Bug, &str); 44] = [
     (Bug::ApprovalOfOtherContent, "an approved wave is approved for every content"),
     (Bug::UntestedContentForJoining, "a cluster that joins a group gets the content at once"),
     (Bug::LastGoodTooEarly, "a content counts as good when its rollout begins"),
-    (Bug::ReturnDeletes, "a return takes away the objects that only the rejected content has"),
 ];
 
 impl Bug {
@@ -325,13 +322,6 @@ impl Bug {
             (Self::DeletedBeforeOptionIsSet, Effect::SetDeleteOption { resource_version, .. }) => {
                 Some(Effect::Delete { uid: there_uid?, resource_version: resource_version.clone() })
             }
-            (Self::ReturnDeletes, Effect::Update { body, resource_version, metadata }) => {
-                Some(Effect::Update {
-                    body: without_kept(body)?.into(),
-                    resource_version: resource_version.clone(),
-                    metadata: metadata.clone(),
-                })
-            }
             (Self::ReleasedByDeleting, Effect::Release { resource_version }) => {
                 Some(Effect::Delete { uid: there_uid?, resource_version: resource_version.clone() })
             }
@@ -356,25 +346,6 @@ impl Bug {
             std::sync::Arc::make_mut(body).created_during_hold = false;
         }
     }
-}
-
-/// The body of a work of a group without the objects that it keeps and no longer writes; `None` if
-/// there are none.
-fn without_kept(body: &WorkBody) -> Option<WorkBody> {
-    let mut spec = body.spec.value();
-    let configs = spec["manifestConfigs"].as_array().cloned().unwrap_or_default();
-    let (kept, others): (Vec<Value>, Vec<Value>) =
-        configs.into_iter().partition(|one| one["updateStrategy"]["type"] == "CreateOnly");
-    body.group_content.filter(|_| !kept.is_empty())?;
-    let is_kept = |manifest: &Value| {
-        let name = &manifest["metadata"]["name"];
-        kept.iter().any(|one| one["resourceIdentifier"]["name"] == *name)
-    };
-    spec["workload"]["manifests"].as_array_mut()?.retain(|manifest| !is_kept(manifest));
-    spec["manifestConfigs"] = others.into();
-    let mut without = WorkBody::from_parts(spec, &body.metadata());
-    without.group_content = body.group_content;
-    Some(without)
 }
 
 /// Reports these objects of the work as applied at its generation.
