@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::sleep;
 use tracing::info;
 
 use super::resource_path::path;
@@ -74,20 +74,11 @@ pub async fn acquire(candidate: &mut ElectionCandidate<AgentLease>) {
     }
 }
 
-/// Renews the Lease until no renewal has succeeded for `renew_deadline`. An attempt that is still
-/// under way then counts as a failure.
+/// Renews the Lease until it is lost.
 pub async fn hold(candidate: &mut ElectionCandidate<AgentLease>) {
-    let Election { renew_deadline, retry_period, .. } = candidate.election().clone();
-    let mut until = Instant::now() + renew_deadline;
-    loop {
-        sleep(retry_period.min(until.duration_since(Instant::now()))).await;
-        let asked = Instant::now();
-        match timeout_at(until, candidate.attempt(Duration::ZERO, Timestamp::now())).await {
-            Ok(Ok(ElectionResult::Leader)) => until = asked + renew_deadline,
-            Ok(Ok(_)) | Err(_) => return,
-            Ok(Err(error)) => log_error!(debug, &error, "cannot renew the Lease"),
-        }
-    }
+    candidate
+        .hold(Timestamp::now, |error| log_error!(debug, error, "cannot renew the Lease"))
+        .await;
 }
 
 fn mapping() -> ResourceMapping {

@@ -10,7 +10,7 @@ use gitwork_kube::lease::Lease;
 use gitwork_retry::log_error;
 use gitwork_runtime::clock::WallClock;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::sleep;
 
 use crate::hub_api::{HubApi, HubOperation, HubRequest, HubRequestError};
 use crate::limits;
@@ -120,17 +120,9 @@ pub(crate) async fn acquire(candidate: &mut ElectionCandidate<ControllerLease>, 
     }
 }
 
-/// Renews the Lease until no renewal has succeeded for `renew_deadline`.
+/// Renews the Lease until it is lost.
 pub(crate) async fn hold(candidate: &mut ElectionCandidate<ControllerLease>, clock: &WallClock) {
-    let Election { renew_deadline, retry_period, .. } = candidate.election().clone();
-    let mut until = Instant::now() + renew_deadline;
-    loop {
-        sleep(retry_period.min(until.duration_since(Instant::now()))).await;
-        let asked = Instant::now();
-        match timeout_at(until, candidate.attempt(Duration::ZERO, clock.now())).await {
-            Ok(Ok(ElectionResult::Leader)) => until = asked + renew_deadline,
-            Ok(Ok(_)) | Err(_) => return,
-            Ok(Err(error)) => log_error!(debug, &error, "cannot renew the Lease"),
-        }
-    }
+    candidate
+        .hold(|| clock.now(), |error| log_error!(debug, error, "cannot renew the Lease"))
+        .await;
 }

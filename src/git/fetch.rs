@@ -20,7 +20,7 @@ use crate::limits;
 use gitwork_core::model::name::CommitId;
 
 /// What is escaped in a `file:` URL.
-pub(super) const ESCAPED_IN_PATHS: &AsciiSet =
+const ESCAPED_IN_PATHS: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_');
 
 /// The namespace of the mirror's references.

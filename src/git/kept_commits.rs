@@ -4,9 +4,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use percent_encoding::percent_encode;
-
-use super::fetch::ESCAPED_IN_PATHS;
+use super::address::Address;
+use super::fetch::libgit2_url;
 use super::repository::oid;
 use gitwork_core::model::name::{CommitId, SourceId};
 
@@ -44,7 +43,6 @@ pub(super) fn any(git: &git2::Repository) -> bool {
 
 /// Copies what is kept in one repository, with its history, into another one.
 pub(super) fn copy(from: &Path, to: &git2::Repository) -> Result<(), git2::Error> {
-    let path = percent_encode(from.as_os_str().as_encoded_bytes(), ESCAPED_IN_PATHS);
-    let mut remote = to.remote_anonymous(&format!("file://{path}"))?;
+    let mut remote = to.remote_anonymous(&libgit2_url(&Address::Local(from.to_owned())))?;
     remote.fetch(&[format!("+{NAMESPACE}*:{NAMESPACE}*")], None, None)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::lease;
 use crate::lease::{Lease, LeaseAction};
@@ -97,6 +97,23 @@ impl<S: LeaseStore> ElectionCandidate<S> {
     /// An annotation of the Lease, while this process holds it.
     pub fn annotation(&self, name: &str) -> Option<&str> {
         lease::annotation(self.ours.as_ref()?, name)
+    }
+
+    /// Renews the Lease until no renewal has succeeded for `renew_deadline`. An attempt that is
+    /// still under way then counts as a failure. `now` is the time of day; `failed` hears of
+    /// failures.
+    pub async fn hold(&mut self, now: impl Fn() -> Timestamp, failed: impl Fn(&S::Error)) {
+        let Election { renew_deadline, retry_period, .. } = self.election;
+        let mut until = Instant::now() + renew_deadline;
+        loop {
+            sleep(retry_period.min(until.duration_since(Instant::now()))).await;
+            let asked = Instant::now();
+            match timeout_at(until, self.attempt(Duration::ZERO, now())).await {
+                Ok(Ok(ElectionResult::Leader)) => until = asked + renew_deadline,
+                Ok(Ok(_)) | Err(_) => return,
+                Ok(Err(error)) => failed(&error),
+            }
+        }
     }
 
     /// Renews the Lease, or acquires it once it has had no holder for `acquire_delay`. If the

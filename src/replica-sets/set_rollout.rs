@@ -3,9 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gitwork_core::config::rollout::Threshold;
+use gitwork_core::config::window::ChangeWindows;
 use gitwork_core::model::name::ClusterName;
 use gitwork_core::rollout::ocm::{GroupKey, OcmRollout, OcmStrategy, PlacementGroup};
-use gitwork_core::rollout::{ActiveCluster, ClusterState, Rollout, Wave};
+use gitwork_core::rollout::rules::REST;
+use gitwork_core::rollout::{
+    ActiveCluster, ClusterState, DecisionGroupRules, Rollout, RolloutRules, Wave, WaveRules,
+};
 use jiff::Timestamp;
 
 use crate::decision_groups::RolloutGroup;
@@ -56,38 +60,30 @@ impl SetRollout<'_> {
 
     /// Mandatory groups, one after the other; then all other clusters, or the other groups.
     fn waves(&self) -> Vec<Wave> {
-        let SetStrategy { kind, max_failures, soak, .. } = self.strategy;
-        let wave = |clusters, max_concurrency, max_failures| Wave {
-            name: String::new(),
-            clusters,
+        let SetStrategy { kind, max_failures, soak, deadline, .. } = *self.strategy;
+        let is_all = kind == RolloutKind::All;
+        let max_concurrency = match kind {
+            RolloutKind::Progressive(most) => most,
+            RolloutKind::All | RolloutKind::ProgressivePerGroup => None,
+        };
+        let rest = WaveRules {
+            name: REST.to_owned(),
             max_concurrency,
-            max_failures,
-            soak: *soak,
-            gate: None,
+            max_failures: if is_all { Threshold::Percent(100) } else { max_failures },
+            soak,
+            needs_approval: false,
+            window: ChangeWindows::default(),
         };
-        let (first, rest): (Vec<_>, Vec<_>) =
-            self.groups.iter().partition(|group| self.is_mandatory(group));
-        let first = first.into_iter();
-        let first = first.map(|group| wave(group.clusters.clone(), None, Threshold::Count(0)));
-        let rest_clusters =
-            || rest.iter().flat_map(|group| group.clusters.iter().cloned()).collect();
-        let rest: Vec<Wave> = match kind {
-            RolloutKind::All => vec![wave(rest_clusters(), None, Threshold::Percent(100))],
-            RolloutKind::Progressive(most) => vec![wave(rest_clusters(), *most, *max_failures)],
-            RolloutKind::ProgressivePerGroup => {
-                let groups = rest.iter().map(|group| group.clusters.clone());
-                groups.map(|clusters| wave(clusters, None, *max_failures)).collect()
-            }
+        let rules = RolloutRules { deadline, waves: vec![rest], returns: false };
+        let of_groups = DecisionGroupRules {
+            mandatory: if is_all { Vec::new() } else { self.group_keys() },
+            is_per_group: kind == RolloutKind::ProgressivePerGroup,
         };
-        first.chain(rest).collect()
-    }
-
-    fn is_mandatory(&self, group: &RolloutGroup) -> bool {
-        let is_named = |key: &MandatoryKey| match key {
-            MandatoryKey::Name(name) => *name == group.name,
-            MandatoryKey::Index(index) => *index == group.index,
-        };
-        self.strategy.kind != RolloutKind::All && self.strategy.mandatory.iter().any(is_named)
+        let names: Vec<&str> = self.groups.iter().map(|group| group.name.as_str()).collect();
+        let waves = of_groups.waves(&names, &rules);
+        let clusters = self.groups.iter().map(|group| &group.clusters);
+        // The Placement has all of these mandatory groups.
+        waves.map(|waves| waves.with_clusters(clusters)).unwrap_or_default()
     }
 
     /// By OCM's algorithm.
@@ -118,10 +114,14 @@ impl SetRollout<'_> {
         progress
     }
 
-    /// The engine counts positions, and indexes may have gaps.
+    /// The mandatory groups that the Placement has. The engine counts positions, and indexes may
+    /// have gaps.
     fn group_keys(&self) -> Vec<GroupKey> {
         let key = |key: &MandatoryKey| match key {
-            MandatoryKey::Name(name) => Some(GroupKey::Name(name.clone())),
+            MandatoryKey::Name(name) => {
+                let is_there = self.groups.iter().any(|group| group.name == *name);
+                is_there.then(|| GroupKey::Name(name.clone()))
+            }
             MandatoryKey::Index(index) => {
                 let position = self.groups.iter().position(|group| group.index == *index);
                 position.map(GroupKey::Index)

@@ -73,10 +73,14 @@ fn earlier_root(
     commit: CommitId,
     cancel: &Arc<AtomicBool>,
 ) -> Result<ObjectId, SourceReadError> {
-    if let Err(RepositoryError::CommitMissing { .. }) = mirror.snapshot(commit, path) {
-        mirror.fetch(&Reference::Commit(commit), cancel)?;
-    }
-    Ok(mirror.snapshot(commit, path)?.root)
+    let found = match mirror.snapshot(commit, path) {
+        Err(RepositoryError::CommitMissing { .. }) => {
+            mirror.fetch(&Reference::Commit(commit), cancel)?;
+            mirror.snapshot(commit, path)
+        }
+        found => found,
+    };
+    Ok(found?.root)
 }
 
 /// What a source keeps from one read to the next.

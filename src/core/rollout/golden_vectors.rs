@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::ocm::{GroupKey, OcmRollout, OcmStrategy, PlacementGroup};
-use super::rules::{DecisionGroupRules, DecisionGroupWaves, REST, RolloutRules, WaveRules};
+use super::rules::{DecisionGroupRules, REST, RolloutRules, WaveRules};
 use super::state::{ActiveCluster, ActiveClusters, ClusterState};
 use super::waves::{Rollout, Wave};
 use crate::config::rollout::{Amount, DurationText, RolloutSettings, Threshold};
@@ -247,19 +247,8 @@ impl Vector {
         let of_groups = DecisionGroupRules { mandatory: self.keys(), is_per_group };
         let groups = self.decision_groups();
         let names: Vec<&str> = groups.iter().map(|group| group.name.as_str()).collect();
-        let DecisionGroupWaves { rules, waves } = of_groups.waves(&names, &rules).unwrap();
-        let wave = |(index, rules): (usize, &WaveRules)| {
-            let of_wave = groups.iter().zip(&waves).filter(|(_, wave)| **wave == index);
-            Wave {
-                name: rules.name.clone(),
-                clusters: of_wave.flat_map(|(group, _)| group.clusters.clone()).collect(),
-                max_concurrency: rules.max_concurrency,
-                max_failures: rules.max_failures,
-                soak: rules.soak,
-                gate: None,
-            }
-        };
-        rules.waves.iter().enumerate().map(wave).collect()
+        let waves = of_groups.waves(&names, &rules).unwrap();
+        waves.with_clusters(groups.iter().map(|group| &group.clusters))
     }
 
     fn ours(&self) -> String {

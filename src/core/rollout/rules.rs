@@ -1,10 +1,11 @@
 //! What `rollout` of a file asks for, as waves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::ocm::GroupKey;
+use super::waves::Wave;
 use crate::config::rollout::{
     Amount, DurationText, MandatoryGroup, OnFailure, RolloutSettings, RolloutType,
     StrategySettings, Threshold, WaveSettings,
@@ -135,6 +136,23 @@ pub struct DecisionGroupWaves {
     pub waves: Vec<usize>,
 }
 
+impl DecisionGroupWaves {
+    /// The waves with their clusters. `groups`: the clusters of each decision group.
+    pub fn with_clusters<'a>(
+        &self,
+        groups: impl Iterator<Item = &'a BTreeSet<ClusterName>>,
+    ) -> Vec<Wave> {
+        let mut clusters = vec![BTreeSet::new(); self.rules.waves.len()];
+        for (group, wave) in groups.zip(&self.waves) {
+            if let Some(of_wave) = clusters.get_mut(*wave) {
+                of_wave.extend(group.iter().cloned());
+            }
+        }
+        let waves = self.rules.waves.iter().zip(clusters);
+        waves.map(|(rules, clusters)| rules.wave(clusters)).collect()
+    }
+}
+
 impl DecisionGroupRules {
     /// Those of valid settings; `None` if they do not go by decision groups.
     pub fn of(settings: &RolloutSettings) -> Option<Self> {
@@ -188,6 +206,18 @@ fn key(group: &MandatoryGroup) -> Option<GroupKey> {
 }
 
 impl WaveRules {
+    /// The wave of these clusters, which wait for nothing but the waves before.
+    pub fn wave(&self, clusters: BTreeSet<ClusterName>) -> Wave {
+        Wave {
+            name: self.name.clone(),
+            clusters,
+            max_concurrency: self.max_concurrency,
+            max_failures: self.max_failures,
+            soak: self.soak,
+            gate: None,
+        }
+    }
+
     /// The wave of one decision group.
     fn of_group(index: usize, name: &str, is_mandatory: bool, rest: &Self) -> Self {
         let dash = if name.is_empty() { "" } else { "-" };

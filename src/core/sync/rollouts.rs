@@ -544,14 +544,8 @@ impl GroupView<'_> {
                 true => Some(Gate::Approval),
                 false => closed().map(|closed| Gate::Window(closed.until)),
             };
-            Wave {
-                name: rules.name.clone(),
-                clusters,
-                max_concurrency: rules.max_concurrency,
-                max_failures: rules.max_failures,
-                soak: if is_over { std::time::Duration::ZERO } else { rules.soak },
-                gate,
-            }
+            let soak = if is_over { std::time::Duration::ZERO } else { rules.soak };
+            Wave { soak, gate, ..rules.wave(clusters) }
         };
         waves.map(wave).collect()
     }
