@@ -37,8 +37,8 @@ impl Default for ExecuteOptions {
 /// Executes `tasks`. The stream yields each outcome and ends after the last one. Dropped, it
 /// abandons requests in flight.
 ///
-/// Clusters take turns and each has a limited share, so that a slow or failing cluster delays
-/// others little. Deletions of a cluster come after its other effects, and only if all creates and
+/// Clusters take turns, in the order of their first tasks, and each has a limited share, so that a
+/// slow or failing cluster delays others little. Deletions of a cluster come after its other effects, and only if all creates and
 /// updates succeeded. A request without a response is retried, up to `limits::HUB_ATTEMPTS_MAX`
 /// attempts; other failures are left to the next pass. `Retry-After` halves the number in flight;
 /// it grows again with each response. Once `stop` is true no task begins, and requests in flight
@@ -119,13 +119,17 @@ impl Execution {
         stop: watch::Receiver<bool>,
     ) -> Self {
         let mut clusters: BTreeMap<ClusterName, Cluster> = BTreeMap::new();
+        let mut names = Vec::new();
         for task in tasks {
-            let cluster = clusters.entry(task.key.cluster.clone()).or_default();
+            let name = &task.key.cluster;
+            if !clusters.contains_key(name) {
+                names.push(name.clone());
+            }
+            let cluster = clusters.entry(name.clone()).or_default();
             let is_delete = matches!(task.effect, Effect::Delete { .. });
             let queue = if is_delete { &mut cluster.deletes } else { &mut cluster.queue };
             queue.push_back(Waiting { task, attempts: 0 });
         }
-        let names: Vec<ClusterName> = clusters.keys().cloned().collect();
         let mut execution = Self {
             hub,
             options,

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::approval::{Approval, RolloutApproval};
 use crate::model::digest::Digest;
 use crate::model::name::{ClusterName, CommitId, GroupName, SourceId, WorkKey};
+use crate::rollout::Gate;
 use crate::rollout::rules::REST;
 
 /// The works that must not be changed now, because their cluster waits for its wave.
@@ -36,6 +37,8 @@ pub enum RolloutWaitCause {
     Turn {
         /// The wave before; `None` for its own.
         behind: Option<String>,
+        /// What that wave waits for, beside its clusters.
+        gate: Option<Gate>,
     },
     /// The window of its wave, which opens then, if that is known.
     Window(Option<Timestamp>),
@@ -187,6 +190,14 @@ pub struct RolloutControl {
     pub pauses: u32,
 }
 
+/// Says when a window opens.
+fn write_opening(f: &mut fmt::Formatter<'_>, until: Option<Timestamp>) -> fmt::Result {
+    match until {
+        Some(until) => write!(f, "opens at {until}"),
+        None => f.write_str("does not open within a year, or has an unknown time zone"),
+    }
+}
+
 /// A wave as sentences name it.
 pub(super) fn wave_text(name: &str) -> String {
     if name == REST { "the last wave".to_owned() } else { format!("wave {name}") }
@@ -198,19 +209,24 @@ impl fmt::Display for RolloutWait {
         let Self { group, wave, cause, approval: _ } = self;
         let wave = wave_text(wave);
         match cause {
-            RolloutWaitCause::Turn { behind: None } => {
+            RolloutWaitCause::Turn { behind: None, .. } => {
                 write!(f, "waits for its turn in {wave} of group {group}")
             }
-            RolloutWaitCause::Turn { behind: Some(before) } => {
+            RolloutWaitCause::Turn { behind: Some(before), gate } => {
                 let before = wave_text(before);
-                write!(f, "waits for {wave} of group {group}; {before} has not ended")
+                write!(f, "waits for {wave} of group {group}; {before} has not ended")?;
+                match gate {
+                    Some(Gate::Approval) => f.write_str(", and nobody has approved it"),
+                    Some(Gate::Window(until)) => {
+                        f.write_str(", and its window ")?;
+                        write_opening(f, *until)
+                    }
+                    None => Ok(()),
+                }
             }
             RolloutWaitCause::Window(until) => {
                 write!(f, "waits for {wave} of group {group}, whose window ")?;
-                match until {
-                    Some(until) => write!(f, "opens at {until}"),
-                    None => f.write_str("does not open within a year, or has an unknown time zone"),
-                }
+                write_opening(f, *until)
             }
             RolloutWaitCause::Approval(_) => {
                 write!(f, "waits for {wave} of group {group}, which nobody has approved")

@@ -70,6 +70,8 @@ pub struct Rollouts {
     earlier: Option<EarlierContents>,
     /// What operators may ask for.
     controls: Vec<RolloutControl>,
+    /// The clusters that get the last good content back, each with the position of its wave.
+    returning: BTreeMap<ClusterName, usize>,
 }
 
 /// One group's rollout at one plan.
@@ -115,6 +117,11 @@ impl Rollouts {
         self.earlier.as_ref()
     }
 
+    /// The position of the wave of a cluster that gets the last good content back.
+    pub(crate) fn returning_wave(&self, cluster: &ClusterName) -> Option<usize> {
+        self.returning.get(cluster).copied()
+    }
+
     /// What operators may ask for, by group.
     pub(crate) fn controls(&self) -> &[RolloutControl] {
         &self.controls
@@ -126,6 +133,7 @@ impl Rollouts {
         self.recheck = None;
         self.progress.clear();
         self.controls.clear();
+        self.returning.clear();
         let desired = inputs.plan.desired;
         let before = std::mem::replace(&mut self.records, kept_records(inputs.recorded, desired));
         self.times.retain(|(group, cluster), _| {
@@ -143,6 +151,10 @@ impl Rollouts {
             self.progress.push(view.report(&causes));
             self.controls.push(view.control());
             self.await_works(view.rollout, &view.progress);
+            for (cluster, wave) in view.returning() {
+                let last = self.returning.entry(cluster.clone()).or_default();
+                *last = wave.max(*last);
+            }
             let content = view.earlier();
             if !content.clusters.is_empty() {
                 earlier.insert(view.group.clone(), content);
@@ -372,6 +384,17 @@ impl GroupView<'_> {
         let is_restored = self.inputs.plan.policy.restored.is_some();
         let may = self.record.rejected.is_some() && !is_restored && returns();
         self.last_good().filter(|_| may)
+    }
+
+    /// The clusters that get the last good content back, each with the position of its wave.
+    fn returning(&self) -> impl Iterator<Item = (&ClusterName, usize)> {
+        let is_any = self.returns_to().is_some();
+        let members = self.rollout.members.iter().filter(move |_| is_any);
+        let has_content = |cluster| self.states.contains_key(cluster);
+        let returning = members.filter(move |(cluster, member)| {
+            !member.is_blocked && has_content(*cluster) && self.takes_part(cluster)
+        });
+        returning.map(|(cluster, member)| (cluster, member.wave))
     }
 
     /// The last good content, if it is another one, with its commit.
@@ -697,6 +720,7 @@ impl GroupView<'_> {
             }
             _ => RolloutWaitCause::Turn {
                 behind: progress.wave.filter(|current| *current < wave).and_then(name),
+                gate: progress.gate,
             },
         };
         RolloutWait::new(self.group.clone(), title, cause, &self.inputs.plan.desired.source)

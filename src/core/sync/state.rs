@@ -1,6 +1,7 @@
 //! The state of one source between passes, and the plans, due writes and status that follow from
 //! it. No IO and no clock: time is passed in.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -253,7 +254,8 @@ impl SyncState {
     }
 
     /// The steps of the last plan that are due, without those in backoff and those that rely on a
-    /// work that is read again first.
+    /// work that is read again first. Clusters that get an earlier content back come first, those
+    /// of the latest wave before others.
     pub fn due<'a>(&self, plan: &'a Plan, now: Instant) -> Vec<(&'a PlanStep, &'a Effect)> {
         let is_due = |step: &PlanStep, effect: &Effect| {
             self.facts.history.allows(step, effect)
@@ -261,7 +263,10 @@ impl SyncState {
                 && !self.unconfirmed_owners.contains_key(&step.key)
                 && self.retries.is_due(&step.key, effect, now)
         };
-        plan.effects().filter(|(step, effect)| is_due(step, effect)).collect()
+        let mut due: Vec<_> =
+            plan.effects().filter(|(step, effect)| is_due(step, effect)).collect();
+        due.sort_by_key(|(step, _)| Reverse(self.rollouts.returning_wave(&step.key.cluster)));
+        due
     }
 
     /// When the next retry is due; `None` if nothing can be planned.

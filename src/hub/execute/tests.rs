@@ -173,6 +173,17 @@ async fn each_task_has_one_outcome_and_no_more_is_in_flight_than_allowed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn clusters_begin_in_the_order_of_their_first_tasks() {
+    let hub = script(|_| (SHORT, Ok(None)));
+    let clusters = ["z", "b", "m", "a"];
+    let tasks = clusters.map(|name| task(name, "web", create()));
+    run(hub.clone(), tasks.into()).await;
+    let calls = &hub.log.lock().unwrap().calls;
+    let began: Vec<&str> = calls.iter().map(|key| key.cluster.as_str()).collect();
+    assert_eq!(began, clusters);
+}
+
+#[tokio::test(start_paused = true)]
 async fn slow_and_failing_clusters_do_not_delay_the_others() {
     let hub = script(|call: &Call<'_>| match call.key.cluster.as_str() {
         name if name.starts_with("slow") => (Duration::from_secs(9), Ok(None)),

@@ -9,6 +9,7 @@ use gitwork_core::config::window::ChangeWindows;
 use gitwork_core::model::approval::{RolloutApproval, Target};
 use gitwork_core::model::manifest::Identity;
 use gitwork_core::model::name::{ClusterName, WorkKey};
+use gitwork_core::model::spec_text::SpecText;
 use gitwork_core::plan::Effect;
 use gitwork_core::plan::directives::Directives;
 use gitwork_core::plan::observed::ObservedWork;
@@ -16,7 +17,7 @@ use gitwork_core::render::desired::{Desired, Frozen};
 use serde_json::{Value, json};
 
 use crate::simulation::agents::{AgentBug, identity};
-use crate::simulation::moves::{manifests, strategy};
+use crate::simulation::moves::{listed, manifests, strategy};
 use crate::simulation::world::SOURCE;
 
 /// A planted bug.
@@ -65,10 +66,11 @@ pub enum Bug {
     ApprovalOfOtherContent,
     UntestedContentForJoining,
     LastGoodTooEarly,
+    ReturnThatDeletes,
 }
 
 /// Every planted bug, with its row in `docs/simulation.md`.
-pub const ALL: [(Bug, &str); 43] = [
+pub const ALL: [(Bug, &str); 44] = [
     (
         Bug::PreconditionDropped,
         "a write carries the current version on the hub, not the planned one",
@@ -143,6 +145,7 @@ pub const ALL: [(Bug, &str); 43] = [
     (Bug::ApprovalOfOtherContent, "an approved wave is approved for every content"),
     (Bug::UntestedContentForJoining, "a cluster that joins a group gets the content at once"),
     (Bug::LastGoodTooEarly, "a content counts as good when its rollout begins"),
+    (Bug::ReturnThatDeletes, "a return deletes the objects that only the rejected content has"),
 ];
 
 impl Bug {
@@ -338,12 +341,20 @@ impl Bug {
         }
     }
 
-    /// Changes a write that creates or adopts a work.
-    pub fn spoil_new(self, effect: &mut Effect) {
-        if let (Self::HoldMarkForgotten, Effect::Create { body } | Effect::Adopt { body, .. }) =
-            (self, effect)
-        {
-            std::sync::Arc::make_mut(body).created_during_hold = false;
+    /// Changes what a write gives a work.
+    pub fn spoil_body(self, effect: &mut Effect) {
+        match (self, effect) {
+            (Self::HoldMarkForgotten, Effect::Create { body } | Effect::Adopt { body, .. }) => {
+                std::sync::Arc::make_mut(body).created_during_hold = false;
+            }
+            (Self::ReturnThatDeletes, Effect::Update { body, .. }) => {
+                let mut work = json!({"spec": body.spec.value()});
+                let all = listed(&work);
+                if forget_kept(&mut work, &all) {
+                    std::sync::Arc::make_mut(body).spec = SpecText::new(&work["spec"]);
+                }
+            }
+            _ => {}
         }
     }
 }

@@ -223,7 +223,7 @@ impl Connection {
         let mut effect = effect.clone();
         if let Some(bug) = self.bug {
             let there = self.there(key);
-            bug.spoil_new(&mut effect);
+            bug.spoil_body(&mut effect);
             effect = bug.spoil_effect(&effect, there.as_ref()).unwrap_or(effect);
         }
         let before = self.hub.object(key);

@@ -281,6 +281,9 @@ fn clusters_get_the_content_in_waves() {
     world.now += 1;
     assert_eq!(world.pass(), NOTHING, "the next wave needs an approval");
     assert!(world.reason("b").starts_with("held: waits for wave town of group g, which nobody"));
+    let chain = "changed in Git; waits for the last wave of group g; wave town has not ended, and \
+                 nobody has approved it";
+    assert_eq!(world.reason("d"), chain);
     let held = "group g: wave 2/3 town, 1/5 clusters; waits for wave town of group g, which nobody \
                 has approved; `gitwork approve ";
     assert!(world.progress().starts_with(held), "{}", world.progress());

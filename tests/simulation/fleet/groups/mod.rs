@@ -19,6 +19,7 @@ use crate::simulation::world::CLUSTERS;
 
 mod facts_watch;
 pub mod hub_facts;
+mod last_rollouts;
 pub mod repository;
 pub mod rules;
 
@@ -44,9 +45,6 @@ pub const WORKS: [&str; 3] = [BASE, DEPENDENT, PLACED[0]];
 /// The waits at the end: the grace period, retries of up to 15 minutes, and the agents, which a
 /// dependent work waits for.
 const CONVERGENCE_WAITS: [u64; 12] = [60, 120, 300, 400, 450, 60, 60, 60, 60, 60, 60, 60];
-/// The steps of the last rollout: a work and one that depends on it on one cluster after the other,
-/// with the soak and the approval between them.
-const ROLLOUT_STEPS: usize = 20;
 /// After convergence nothing may be written for this long.
 const QUIET_TIME: Duration = Duration::from_secs(700);
 
@@ -260,23 +258,6 @@ impl World {
         self.wait(Duration::from_secs(200)).await;
         if self.hub.writes() != writes {
             self.checker.fail(|| "a restart costs writes".into());
-        }
-    }
-
-    /// A last content reaches all clusters, whatever became of the one before.
-    async fn converge_rollouts(&mut self) {
-        if !self.has_rollouts() {
-            return;
-        }
-        let Some(groups) = &mut self.groups else { return };
-        let number = groups.next();
-        let texts = WORKS.map(|work| (work, format!("text {number} of {work}")));
-        groups.repository.push(texts.into());
-        self.processes.iter().for_each(Process::hint);
-        for _ in 0..ROLLOUT_STEPS {
-            self.wait(Duration::from_secs(60)).await;
-            self.approve_wave();
-            self.settle();
         }
     }
 

@@ -189,6 +189,8 @@ fn an_operator_stops_a_rollout_returns_it_and_lets_it_continue() {
     assert!(world.reason("c").contains("an operator has stopped the rollout of group g"));
     world.ask(RolloutStep::Return(1));
     assert_eq!(world.pass(), ["a", "b"]);
+    let wave_of = |cluster| world.rollouts.returning_wave(&ClusterName::parse(cluster).unwrap());
+    assert_eq!(["a", "b", "c"].map(wave_of), [Some(0), Some(1), None]);
     assert_eq!(world.value("b/web").as_deref(), Some("1"));
     world.report(&["a", "b"], Report::Healthy);
     assert_eq!(world.pass(), NOTHING);
