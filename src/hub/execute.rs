@@ -38,11 +38,11 @@ impl Default for ExecuteOptions {
 /// abandons requests in flight.
 ///
 /// Clusters take turns, in the order of their first tasks, and each has a limited share, so that a
-/// slow or failing cluster delays others little. Deletions of a cluster come after its other effects, and only if all creates and
-/// updates succeeded. A request without a response is retried, up to `limits::HUB_ATTEMPTS_MAX`
-/// attempts; other failures are left to the next pass. `Retry-After` halves the number in flight;
-/// it grows again with each response. Once `stop` is true no task begins, and requests in flight
-/// end within `limits::HUB_CALL`.
+/// slow or failing cluster delays others little. Deletions of a cluster come after its other
+/// effects, and only if all creates and updates succeeded. A request without a response is retried,
+/// up to `limits::HUB_ATTEMPTS_MAX` attempts; other failures are left to the next pass.
+/// `Retry-After` halves the number in flight; it grows again with each response. Once `stop` is
+/// true no task begins, and requests in flight end within `limits::HUB_CALL`.
 pub fn execute(
     hub: Arc<dyn Hub>,
     tasks: Vec<Task>,
