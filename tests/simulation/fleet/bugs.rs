@@ -347,7 +347,10 @@ impl Bug {
             (Self::HoldMarkForgotten, Effect::Create { body } | Effect::Adopt { body, .. }) => {
                 std::sync::Arc::make_mut(body).created_during_hold = false;
             }
-            (Self::ReturnThatDeletes, Effect::Update { body, .. }) => {
+            // Works of no group keep objects that move.
+            (Self::ReturnThatDeletes, Effect::Update { body, .. })
+                if body.group_content.is_some() =>
+            {
                 let mut work = json!({"spec": body.spec.value()});
                 let all = listed(&work);
                 if forget_kept(&mut work, &all) {
