@@ -20,7 +20,7 @@ use memory_repository::MemoryObjects;
 
 #[path = "../tests/hostile/mod.rs"]
 mod hostile;
-#[path = "../tests/it/memory_repository.rs"]
+#[path = "../tests/simulation/memory_repository.rs"]
 mod memory_repository;
 
 const INPUT: &str = "GITWORK_HOSTILE_INPUT";

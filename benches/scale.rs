@@ -40,7 +40,7 @@ use serde_json::{Value, json};
 #[path = "scale/groups.rs"]
 mod groups;
 #[allow(dead_code, reason = "a benchmark does not use every function")]
-#[path = "../tests/it/memory_repository.rs"]
+#[path = "../tests/simulation/memory_repository.rs"]
 mod memory_repository;
 #[path = "scale/rollouts.rs"]
 mod rollouts;

@@ -4,10 +4,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    clippy::print_stderr,
-    dead_code,
-    unused_imports,
-    reason = "a test that can run for hours, with a part of the tests' modules"
+    reason = "a test that can run for hours"
 )]
 
 use std::process::ExitCode;
@@ -15,14 +12,7 @@ use std::time::Instant;
 
 use clap::Parser;
 
-#[path = "../tests/contract/mod.rs"]
-mod contract;
-#[path = "../tests/it/memory_repository.rs"]
-mod memory_repository;
-#[path = "../tests/simulation/mod.rs"]
-mod simulation;
-
-use simulation::fleet::{self, bugs};
+use gitwork_simulation::fleet::{self, bugs};
 
 #[derive(Parser)]
 struct Args {
@@ -87,7 +77,7 @@ fn main() -> ExitCode {
 fn run_worlds(args: &Args) -> ExitCode {
     let is_wrong = |seed: &u64| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let run = || runtime.block_on(simulation::random::run(*seed));
+        let run = || runtime.block_on(gitwork_simulation::random::run(*seed));
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err()
     };
     let wrong: Vec<u64> = (args.from..args.from + args.seeds).filter(is_wrong).collect();

@@ -3,7 +3,7 @@
 
 #[path = "../checks/layout.rs"]
 mod check;
-#[path = "../../tests/it/memory_repository.rs"]
+#[path = "../../tests/simulation/memory_repository.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod memory_repository;
 

@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::cases;
 use crate::example::{documents, kind_of};
 use crate::memory_repository::{File, render, render_with_facts};
-use crate::simulation::fleet::seeds;
+use gitwork_simulation::fleet::seeds;
 
 fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))

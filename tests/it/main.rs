@@ -14,8 +14,6 @@ mod browser;
 mod cases;
 mod catalogue;
 mod cli;
-#[path = "../contract/mod.rs"]
-mod contract;
 mod control_plane;
 mod controller;
 mod crash;
@@ -47,7 +45,6 @@ mod hub_contract;
 mod import;
 mod init;
 mod leader_election;
-mod memory_repository;
 mod moves;
 mod object_checks;
 mod ocm_agent;
@@ -67,8 +64,6 @@ mod schema_oracle;
 mod schemas;
 mod shared_mirror;
 mod signatures;
-#[path = "../simulation/mod.rs"]
-mod simulation;
 mod soak;
 mod state;
 mod status_branch;
@@ -78,6 +73,8 @@ mod tutorial;
 mod two_repositories;
 mod validate;
 mod work_commands;
+
+use gitwork_simulation::{contract, memory_repository};
 mod yaml_oracle;
 
 use harness::git_server;

@@ -4,29 +4,6 @@ use super::hub::Faults;
 use super::key;
 use super::world::{CLUSTERS, WORKS, World};
 
-/// Prints the seed when a test fails.
-struct Seed(u64);
-
-impl Drop for Seed {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("failed with SEED={}", self.0);
-        }
-    }
-}
-
-async fn for_each_seed(count: u64, run: impl AsyncFn(u64)) {
-    let seeds = match std::env::var("SEED") {
-        Ok(text) => vec![text.parse().expect("SEED is a number")],
-        Err(_) => (0..count).collect(),
-    };
-    for seed in seeds {
-        let shown = Seed(seed);
-        run(seed).await;
-        drop(shown);
-    }
-}
-
 const ACTIONS: usize = 80;
 /// A write, its lost response, a lookup, the option, the agent, the deletion, the agent again, and
 /// a creation if Git has the work again. Before that, an object may leave one work, and then
@@ -60,7 +37,35 @@ pub async fn run(seed: u64) {
     world.check_rest().await;
 }
 
-#[tokio::test]
-async fn random_worlds_lose_nothing_and_converge() {
-    for_each_seed(100, run).await;
+#[cfg(test)]
+mod tests {
+    use super::run;
+
+    /// Prints the seed when a test fails.
+    struct Seed(u64);
+
+    impl Drop for Seed {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                eprintln!("failed with SEED={}", self.0);
+            }
+        }
+    }
+
+    async fn for_each_seed(count: u64, run: impl AsyncFn(u64)) {
+        let seeds = match std::env::var("SEED") {
+            Ok(text) => vec![text.parse().expect("SEED is a number")],
+            Err(_) => (0..count).collect(),
+        };
+        for seed in seeds {
+            let shown = Seed(seed);
+            run(seed).await;
+            drop(shown);
+        }
+    }
+
+    #[tokio::test]
+    async fn random_worlds_lose_nothing_and_converge() {
+        for_each_seed(100, run).await;
+    }
 }

@@ -11,7 +11,7 @@ use gitwork_core::model::manifest::Identity;
 use serde_json::Value;
 
 use super::STEPS_MAX;
-use crate::simulation::cluster::{Cluster, Refused};
+use crate::cluster::{Cluster, Refused};
 
 /// A manifest with all that its work asks for it.
 pub(super) struct Wanted<'a> {

@@ -34,8 +34,8 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::simulation::cluster::{Cluster, Live, ObjectEvent};
-use crate::simulation::hub::{SimulatedHub, generation, is_deleting};
+use crate::cluster::{Cluster, Live, ObjectEvent};
+use crate::hub::{SimulatedHub, generation, is_deleting};
 use apply::Wanted;
 use ocm::OcmAgent;
 

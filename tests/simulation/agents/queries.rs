@@ -11,9 +11,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Agents, Object, recorded_identity};
-use crate::simulation::cluster::{Cluster, Live};
-use crate::simulation::hub::SimulatedHub;
-use crate::simulation::moves::{listed, strategy};
+use crate::cluster::{Cluster, Live};
+use crate::hub::SimulatedHub;
+use crate::moves::{listed, strategy};
 
 impl Agents {
     pub fn get(&self, object: &Object) -> Option<&Live> {

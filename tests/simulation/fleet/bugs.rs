@@ -16,9 +16,9 @@ use gitwork_core::plan::observed::ObservedWork;
 use gitwork_core::render::desired::{Desired, Frozen};
 use serde_json::{Value, json};
 
-use crate::simulation::agents::{AgentBug, identity};
-use crate::simulation::moves::{listed, manifests, strategy};
-use crate::simulation::world::SOURCE;
+use crate::agents::{AgentBug, identity};
+use crate::moves::{listed, manifests, strategy};
+use crate::world::SOURCE;
 
 /// A planted bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

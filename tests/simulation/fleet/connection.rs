@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 use super::bugs::{self, Bug};
 use super::check::{Checker, Write};
 use super::git::ReadLog;
-use crate::simulation::hub::SimulatedHub;
+use crate::hub::SimulatedHub;
 
 /// The rate of each fault, in percent of the calls that it can affect.
 #[derive(Debug, Clone, Copy, Default)]

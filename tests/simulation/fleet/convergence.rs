@@ -12,11 +12,11 @@ use super::connection::FaultRates;
 use super::git::{CommitContent, Git};
 use super::process::Process;
 use super::run::World;
-use crate::simulation::agents::identity;
-use crate::simulation::git_work::{GitWork, config_map, orphans, works_with};
-use crate::simulation::hub::{generation, is_deleting};
-use crate::simulation::moves::{disowns, is_complete, listed, manifests, may_own, moves_away};
-use crate::simulation::world::SOURCE;
+use crate::agents::identity;
+use crate::git_work::{GitWork, config_map, orphans, works_with};
+use crate::hub::{generation, is_deleting};
+use crate::moves::{disowns, is_complete, listed, manifests, may_own, moves_away};
+use crate::world::SOURCE;
 
 /// The longest retry wait is 15 minutes and a quarter. Then a deletion takes an option, an agent, a
 /// deletion and an agent again.

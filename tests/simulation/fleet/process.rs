@@ -28,7 +28,7 @@ use super::git::{ReadLog, SimulatedSource};
 use super::groups::hub_facts::FactsOnHub;
 use super::groups::repository::GroupSource;
 use super::machine_clock::{DailyHours, MachineClock};
-use crate::simulation::hub::SimulatedHub;
+use crate::hub::SimulatedHub;
 
 /// The time between two fetches.
 const INTERVAL: Duration = Duration::from_secs(300);

@@ -22,10 +22,10 @@ use super::process::{Process, ProcessOptions};
 use super::scenario::{Step, StepKind};
 use super::second_source::SecondSource;
 use super::seeds;
-use crate::simulation::agents::Object;
-use crate::simulation::hub::{Backup, SimulatedHub};
-use crate::simulation::key;
-use crate::simulation::world::{CLUSTERS, SOURCE};
+use crate::agents::Object;
+use crate::hub::{Backup, SimulatedHub};
+use crate::key;
+use crate::world::{CLUSTERS, SOURCE};
 
 pub struct World {
     pub(super) id: SourceId,

@@ -13,9 +13,9 @@ use super::git::{CommitContent, Git};
 use super::machine_clock::{DailyHours, MachineClock};
 use super::process::{Process, ProcessOptions};
 use super::run::World;
-use crate::simulation::git_work::GitWork;
-use crate::simulation::key;
-use crate::simulation::world::{CLUSTERS, SOURCE, WORKS, consent};
+use crate::git_work::GitWork;
+use crate::key;
+use crate::world::{CLUSTERS, SOURCE, WORKS, consent};
 
 /// A name that the first source never has.
 const OWN: &str = "own";

@@ -15,7 +15,7 @@ use gitwork_core::plan::{Effect, request};
 use gitwork_hub::{HubError, HubEvent};
 use serde_json::Value;
 
-use crate::simulation::patch::{json_patch, merge_patch};
+use crate::patch::{json_patch, merge_patch};
 
 mod api_server;
 mod requests;

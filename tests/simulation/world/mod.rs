@@ -19,16 +19,18 @@ use gitwork_core::plan::{
 use gitwork_core::render::desired::{Desired, Frozen, FrozenObjects, Suspended};
 use gitwork_hub::{Hub, HubError, HubEvent};
 
-use crate::simulation::agents::Agents;
-use crate::simulation::checked_plan;
-use crate::simulation::git_work::{GitWork, Works, folder};
-use crate::simulation::hub::SimulatedHub;
-use crate::simulation::incarnations::Incarnations;
+use crate::agents::Agents;
+use crate::checked_plan;
+use crate::git_work::{Works, folder};
+use crate::hub::SimulatedHub;
+use crate::incarnations::Incarnations;
 
 mod random_actions;
 mod rules;
 
-pub use random_actions::{change_work, condition, consent, user_acts};
+#[cfg(test)]
+pub use random_actions::condition;
+pub use random_actions::{change_work, consent, user_acts};
 
 pub const CLUSTERS: [&str; 3] = ["edge-1", "edge-2", "edge-3"];
 pub const WORKS: [&str; 3] = ["api", "db", "web"];
@@ -98,7 +100,8 @@ impl World {
     }
 
     /// Adds or changes a work.
-    pub fn push(&mut self, key: &WorkKey, work: GitWork) {
+    #[cfg(test)]
+    pub fn push(&mut self, key: &WorkKey, work: crate::git_work::GitWork) {
         let mut works = self.git.clone();
         works.insert(key.clone(), work);
         self.commit_works(works);

@@ -11,12 +11,12 @@ use gitwork_core::render::desired::{Frozen, Suspended};
 use serde_json::{Value, json};
 
 use super::{CLUSTERS, SOURCE, WORKS, World};
-use crate::simulation::git_work::{
+use crate::git_work::{
     GitObject, Works, config_map, folder, is_free, keep_first, object_name, work_entry,
 };
-use crate::simulation::hub::SimulatedHub;
-use crate::simulation::key;
-use crate::simulation::refactoring::{accompany, exchange_clusters, refactor};
+use crate::hub::SimulatedHub;
+use crate::key;
+use crate::refactoring::{accompany, exchange_clusters, refactor};
 
 /// A condition that is true, in the API's form.
 pub fn condition(kind: &str) -> Value {

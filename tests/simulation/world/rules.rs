@@ -13,12 +13,12 @@ use gitwork_core::render::desired::Desired;
 use serde_json::Value;
 
 use super::{SOURCE, World, lines};
-use crate::simulation::agents::Object;
-use crate::simulation::budget_rule::{BudgetRule, ClusterRule};
-use crate::simulation::cluster::ObjectEvent;
-use crate::simulation::git_work::{config_map, orphans, works_with};
-use crate::simulation::hub::is_deleting;
-use crate::simulation::moves::{
+use crate::agents::Object;
+use crate::budget_rule::{BudgetRule, ClusterRule};
+use crate::cluster::ObjectEvent;
+use crate::git_work::{config_map, orphans, works_with};
+use crate::hub::is_deleting;
+use crate::moves::{
     delete_option, gives_all, is_complete, listed, manifests, moves_away, same_for_rest, strategy,
 };
 

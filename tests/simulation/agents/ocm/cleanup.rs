@@ -6,9 +6,7 @@ use gitwork_api::work::AppliedManifestResourceMeta;
 use gitwork_core::model::name::WorkKey;
 
 use super::{Conflict, in_order};
-use crate::simulation::agents::{
-    AgentBug, Agents, AppliedWork, is_wrong, owner, recorded_identity,
-};
+use crate::agents::{AgentBug, Agents, AppliedWork, is_wrong, owner, recorded_identity};
 
 /// A run over objects that are to go.
 #[derive(Debug, Default)]

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Agents, AppliedWork, EVICTION_GRACE, finalizers};
-use crate::simulation::hub::{SimulatedHub, generation, is_deleting};
+use crate::hub::{SimulatedHub, generation, is_deleting};
 use work_sync::WorkSync;
 
 mod cleanup;

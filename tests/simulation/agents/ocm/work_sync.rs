@@ -19,9 +19,9 @@ use serde_json::Value;
 
 use super::cleanup::Cleanup;
 use super::{Conflict, patch_status, status_of};
-use crate::simulation::agents::apply::Wanted;
-use crate::simulation::agents::{Agents, AppliedWork, identity_of, mapping, owner};
-use crate::simulation::hub::{SimulatedHub, generation, is_deleting};
+use crate::agents::apply::Wanted;
+use crate::agents::{Agents, AppliedWork, identity_of, mapping, owner};
+use crate::hub::{SimulatedHub, generation, is_deleting};
 
 /// How often an object is read again after a conflict.
 const CONFLICTS_MAX: usize = 4;

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use gitwork_core::model::name::{ClusterName, WorkKey};
 use serde_json::json;
 
-use crate::simulation::agents::{Agents, identity};
-use crate::simulation::fleet::run::World;
-use crate::simulation::git_work::{config_map, manifest, object_name};
-use crate::simulation::hub::SimulatedHub;
-use crate::simulation::key;
-use crate::simulation::refactoring::all_names;
-use crate::simulation::world::CLUSTERS;
+use crate::agents::{Agents, identity};
+use crate::fleet::run::World;
+use crate::git_work::{config_map, manifest, object_name};
+use crate::hub::SimulatedHub;
+use crate::key;
+use crate::refactoring::all_names;
+use crate::world::CLUSTERS;
 
 impl World {
     /// Deletes a cluster's namespace, by mistake or because the cluster is detached, or creates it
@@ -52,7 +52,7 @@ impl World {
         }
     }
 
-    pub(in crate::simulation::fleet) fn create_missing_namespaces(&mut self) {
+    pub(in crate::fleet) fn create_missing_namespaces(&mut self) {
         self.settle();
         for cluster in CLUSTERS {
             let cluster = ClusterName::parse(cluster).unwrap();
@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    pub(in crate::simulation::fleet) fn agents_step(&mut self) {
+    pub(in crate::fleet) fn agents_step(&mut self) {
         for _ in 0..self.random.u8(1..6) {
             self.agent_acts();
         }
@@ -81,7 +81,7 @@ impl World {
     }
 
     /// Lets the agent of a cluster do a part of its work.
-    pub(in crate::simulation::fleet) fn agent_acts(&mut self) {
+    pub(in crate::fleet) fn agent_acts(&mut self) {
         let key = self.any_key();
         let acted_on = self.with_agents(&key, |agents, hub, random| agents.act(hub, &key, random));
         acted_on.iter().for_each(|key| self.checker.observe(key));
@@ -107,7 +107,7 @@ impl World {
     }
 
     /// Lets every agent act until it has nothing to do.
-    pub(in crate::simulation::fleet) fn settle(&mut self) {
+    pub(in crate::fleet) fn settle(&mut self) {
         let agents = self.checker.agents.lock().unwrap();
         let keys = agents.keys(&self.hub);
         let cut = agents.cut.clone();

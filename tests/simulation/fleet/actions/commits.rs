@@ -5,16 +5,16 @@ use std::time::Duration;
 use gitwork_core::config::Budgets;
 use gitwork_core::model::name::WorkKey;
 
-use crate::simulation::fleet::git::{CommitContent, ancestry};
-use crate::simulation::fleet::machine_clock::DailyHours;
-use crate::simulation::fleet::process::Process;
-use crate::simulation::fleet::run::World;
-use crate::simulation::git_work::{GitWork, config_map, work_entry};
-use crate::simulation::key;
-use crate::simulation::world::{CLUSTERS, WORKS, change_work};
+use crate::fleet::git::{CommitContent, ancestry};
+use crate::fleet::machine_clock::DailyHours;
+use crate::fleet::process::Process;
+use crate::fleet::run::World;
+use crate::git_work::{GitWork, config_map, work_entry};
+use crate::key;
+use crate::world::{CLUSTERS, WORKS, change_work};
 
 impl World {
-    pub(in crate::simulation::fleet) fn first_commit(&mut self) {
+    pub(in crate::fleet) fn first_commit(&mut self) {
         let mut content = CommitContent::all();
         content.works.retain(|_, _| self.random.u8(..10) < 7);
         self.push(content, "first works");

@@ -5,11 +5,11 @@ use std::time::Duration;
 use gitwork_core::model::name::WorkKey;
 use jiff::SignedDuration;
 
-use crate::simulation::fleet::connection::CrashPoint;
-use crate::simulation::fleet::process::Process;
-use crate::simulation::fleet::run::World;
-use crate::simulation::key;
-use crate::simulation::world::{CLUSTERS, WORKS, user_acts};
+use crate::fleet::connection::CrashPoint;
+use crate::fleet::process::Process;
+use crate::fleet::run::World;
+use crate::key;
+use crate::world::{CLUSTERS, WORKS, user_acts};
 
 mod clusters;
 mod commits;
@@ -17,7 +17,7 @@ mod operators;
 mod refactor;
 
 impl World {
-    pub(in crate::simulation::fleet) fn any_key(&mut self) -> WorkKey {
+    pub(in crate::fleet) fn any_key(&mut self) -> WorkKey {
         if self.groups.is_some() {
             return self.any_group_key();
         }
@@ -85,7 +85,7 @@ impl World {
     }
 
     /// Kills all processes at once, or the leader at a later write.
-    pub(in crate::simulation::fleet) fn crash(&mut self) {
+    pub(in crate::fleet) fn crash(&mut self) {
         if self.chance(30) {
             self.checker.trace(|| "all processes are killed".into());
             self.processes.drain(..).for_each(Process::kill);
@@ -98,7 +98,7 @@ impl World {
     }
 
     /// Starts a standby, or stops one of two processes.
-    pub(in crate::simulation::fleet) async fn stop_or_start(&mut self) {
+    pub(in crate::fleet) async fn stop_or_start(&mut self) {
         if self.processes.len() < 2 {
             self.start();
             return;
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    pub(in crate::simulation::fleet) fn cut_connections(&mut self) {
+    pub(in crate::fleet) fn cut_connections(&mut self) {
         if self.chance(50) {
             self.checker.trace(|| "all watches break".into());
             self.hub.cut_watches();

@@ -9,13 +9,13 @@ use gitwork_core::plan::{PlanPolicy, removed_candidates};
 use gitwork_daemon::reader::SourceReader;
 use gitwork_source::SourceState;
 
-use crate::simulation::checked_plan;
-use crate::simulation::fleet::machine_clock::DailyHours;
-use crate::simulation::fleet::run::World;
+use crate::checked_plan;
+use crate::fleet::machine_clock::DailyHours;
+use crate::fleet::run::World;
 
 impl World {
     /// An operator approves the held changes, as `gitwork approve` does.
-    pub(in crate::simulation::fleet) fn approve(&mut self) {
+    pub(in crate::fleet) fn approve(&mut self) {
         self.confirm_restore();
         self.second_source_approves();
         let holds = self.holds();

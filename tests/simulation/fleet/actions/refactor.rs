@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::simulation::fleet::git::CommitContent;
-use crate::simulation::fleet::process::Process;
-use crate::simulation::fleet::run::World;
-use crate::simulation::refactoring::{
+use crate::fleet::git::CommitContent;
+use crate::fleet::process::Process;
+use crate::fleet::run::World;
+use crate::refactoring::{
     Refactoring, accompany, copy, exchange_clusters, refactor, remove_object,
 };
 

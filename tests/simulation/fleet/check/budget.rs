@@ -11,9 +11,9 @@ use gitwork_core::model::name::WorkKey;
 use tokio::time::Instant;
 
 use super::{Checker, STALENESS, State, WorkState};
-use crate::simulation::budget_rule::{BudgetRule, ClusterRule};
-use crate::simulation::fleet::git::{Commit, Head, is_trusted, removal};
-use crate::simulation::moves::gives_all;
+use crate::budget_rule::{BudgetRule, ClusterRule};
+use crate::fleet::git::{Commit, Head, is_trusted, removal};
+use crate::moves::gives_all;
 
 /// A deletion that reached the hub, and the commit that the process made it for.
 pub(super) struct Deletion<'a> {

@@ -9,10 +9,10 @@ use tokio::time::Instant;
 use super::removal::final_states;
 use super::transition::HubState;
 use super::{IN_FLIGHT, owner, prune};
-use crate::simulation::fleet::git::{Commit, ReadLog, is_trusted, number};
-use crate::simulation::fleet::machine_clock::{DailyHours, MachineClock};
-use crate::simulation::git_work::{GitWork, config_map};
-use crate::simulation::moves::{delete_option, manifests, strategy};
+use crate::fleet::git::{Commit, ReadLog, is_trusted, number};
+use crate::fleet::machine_clock::{DailyHours, MachineClock};
+use crate::git_work::{GitWork, config_map};
+use crate::moves::{delete_option, manifests, strategy};
 
 /// The fields of an object that gitwork writes, without those that only record the write.
 pub(super) fn written_fields(work: &Value) -> (&Value, &Value, Vec<(&String, &Value)>) {

@@ -21,10 +21,10 @@ use tokio::time::Instant;
 use super::git::{Git, ReadLog};
 use super::groups::GroupRules;
 use super::machine_clock::{DailyHours, MachineClock};
-use crate::simulation::agents::Agents;
-use crate::simulation::git_work::folder;
-use crate::simulation::hub::{SimulatedHub, is_deleting};
-use crate::simulation::moves::{describe, is_complete, listed, may_own};
+use crate::agents::Agents;
+use crate::git_work::folder;
+use crate::hub::{SimulatedHub, is_deleting};
+use crate::moves::{describe, is_complete, listed, may_own};
 
 mod budget;
 mod content;

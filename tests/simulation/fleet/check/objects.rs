@@ -13,14 +13,14 @@ use tokio::time::Instant;
 
 use super::content::recent_commits;
 use super::{Checker, State};
-use crate::simulation::agents::Object;
-use crate::simulation::cluster::ObjectEvent;
-use crate::simulation::fleet::git::ReadLog;
-use crate::simulation::git_work::{config_map, orphans, works_with};
-use crate::simulation::incarnations::{Incarnation, Incarnations};
-use crate::simulation::moves::listed;
-use crate::simulation::refactoring::all_names;
-use crate::simulation::world::CLUSTERS;
+use crate::agents::Object;
+use crate::cluster::ObjectEvent;
+use crate::fleet::git::ReadLog;
+use crate::git_work::{config_map, orphans, works_with};
+use crate::incarnations::{Incarnation, Incarnations};
+use crate::moves::listed;
+use crate::refactoring::all_names;
+use crate::world::CLUSTERS;
 
 /// What the processes knew when an object was created.
 #[derive(Debug, Clone)]
@@ -112,7 +112,7 @@ impl Checker {
 
     /// The objects that other works on the work's cluster list on the hub now.
     pub fn listed_elsewhere(&self, key: &WorkKey) -> BTreeSet<Identity> {
-        let others = all_names().map(|name| crate::simulation::key(key.cluster.as_str(), name));
+        let others = all_names().map(|name| crate::key(key.cluster.as_str(), name));
         let works = others.filter(|other| other != key).filter_map(|it| self.hub.object(&it));
         works.flat_map(|work| listed(&work)).collect()
     }
@@ -179,7 +179,7 @@ impl Checker {
                 return None;
             }
             let works = |commit: &usize| {
-                let keys = all_names().map(|name| crate::simulation::key(object.0.as_str(), name));
+                let keys = all_names().map(|name| crate::key(object.0.as_str(), name));
                 let content = &all[*commit].content;
                 let with = keys
                     .filter(|key| content.works.get(key).is_some_and(|work| work.has(&object.1)));
@@ -209,13 +209,13 @@ mod tests {
     use gitwork_core::model::name::SourceId;
 
     use super::*;
-    use crate::simulation::fleet::check::OperatorPolicy;
-    use crate::simulation::fleet::git::Git;
-    use crate::simulation::fleet::machine_clock::{DailyHours, MachineClock};
-    use crate::simulation::git_work::{GitWork, object_name};
-    use crate::simulation::hub::SimulatedHub;
-    use crate::simulation::key;
-    use crate::simulation::world::SOURCE;
+    use crate::fleet::check::OperatorPolicy;
+    use crate::fleet::git::Git;
+    use crate::fleet::machine_clock::{DailyHours, MachineClock};
+    use crate::git_work::{GitWork, object_name};
+    use crate::hub::SimulatedHub;
+    use crate::key;
+    use crate::world::SOURCE;
 
     /// Whether an object should have stayed that one work orphaned and that went with another one.
     /// `history`: for each commit that a process read while the object was there, whether Git has

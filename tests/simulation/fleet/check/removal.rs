@@ -7,12 +7,10 @@ use gitwork_core::plan::Effect;
 use serde_json::Value;
 
 use super::{Checker, prune, uid};
-use crate::simulation::agents::Object;
-use crate::simulation::fleet::git::{Commit, removal};
-use crate::simulation::git_work::{Works, orphans};
-use crate::simulation::moves::{
-    delete_option, gives_all, listed, moves_away, same_for_rest, strategy,
-};
+use crate::agents::Object;
+use crate::fleet::git::{Commit, removal};
+use crate::git_work::{Works, orphans};
+use crate::moves::{delete_option, gives_all, listed, moves_away, same_for_rest, strategy};
 
 /// The `deleteOption` and `prune` that may count for a work that Git dropped: those of the last
 /// commit that had it. If that commit cannot be read, those on the hub may count, too.

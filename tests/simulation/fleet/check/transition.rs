@@ -9,10 +9,10 @@ use gitwork_core::model::work::DeletionPolicy;
 use serde_json::Value;
 
 use super::prune;
-use crate::simulation::agents::identity;
-use crate::simulation::fleet::git::CommitContent;
-use crate::simulation::git_work::{GitWork, orphans, works_with};
-use crate::simulation::moves::{delete_option, disowns, listed, manifests, moves_away, strategy};
+use crate::agents::identity;
+use crate::fleet::git::CommitContent;
+use crate::git_work::{GitWork, orphans, works_with};
+use crate::moves::{delete_option, disowns, listed, manifests, moves_away, strategy};
 
 /// A work on the hub before and after a write.
 pub struct HubState<'a> {

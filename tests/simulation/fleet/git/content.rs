@@ -8,11 +8,11 @@ use gitwork_core::model::name::{ClusterName, WorkKey};
 use gitwork_core::model::work::DeletionPolicy;
 use serde_json::{Value, json};
 
-use crate::simulation::agents::Object;
-use crate::simulation::fleet::machine_clock::DailyHours;
-use crate::simulation::git_work::{GitObject, GitWork, Works, manifest, works_with};
-use crate::simulation::key;
-use crate::simulation::world::{CLUSTERS, WORKS};
+use crate::agents::Object;
+use crate::fleet::machine_clock::DailyHours;
+use crate::git_work::{GitObject, GitWork, Works, manifest, works_with};
+use crate::key;
+use crate::world::{CLUSTERS, WORKS};
 
 /// The intended content of one commit.
 #[derive(Debug, Clone, Default)]

@@ -15,9 +15,9 @@ use gitwork_core::render::renderer::Renderer;
 use gitwork_core::signature::verification::VerificationFailure;
 use tokio::time::Instant;
 
+use crate::fleet::bugs::Bug;
+use crate::git_work::GitWork;
 use crate::memory_repository::MemoryObjects;
-use crate::simulation::fleet::bugs::Bug;
-use crate::simulation::git_work::GitWork;
 
 mod content;
 mod history;

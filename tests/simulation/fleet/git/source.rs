@@ -16,8 +16,8 @@ use tokio::time::Instant;
 
 use super::Git;
 use super::history::{is_ancestor, number, removal};
-use crate::simulation::fleet::bugs::Bug;
-use crate::simulation::git_work::folder;
+use crate::fleet::bugs::Bug;
+use crate::git_work::folder;
 
 /// The commits that an engine has read, with the times.
 pub type ReadLog = Arc<Mutex<Vec<(Instant, usize)>>>;

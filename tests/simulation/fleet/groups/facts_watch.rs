@@ -12,7 +12,7 @@ use gitwork_hub::fleet::FleetError;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::hub_facts::{FactsOnHub, Kind};
-use crate::simulation::fleet::connection::Connection;
+use crate::fleet::connection::Connection;
 
 /// The state of the watch of one kind.
 enum Watching {

@@ -12,7 +12,7 @@ use gitwork_core::sync::observed_facts::{DecisionFacts, FactsEvent, ObjectEvent}
 use tokio::time::Instant;
 
 use super::{NAMESPACE, PLACEMENT, ROLE, SITE};
-use crate::simulation::fleet::bugs::Bug;
+use crate::fleet::bugs::Bug;
 
 /// The clusters of one PlacementDecision.
 const DECISION_CLUSTERS: usize = 2;

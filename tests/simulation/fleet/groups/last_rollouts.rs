@@ -10,10 +10,10 @@ use gitwork_hub::Hub as _;
 
 use super::repository::second_object;
 use super::{BASE, GROUPS, LABELLED, WORKS, key_on, rules};
-use crate::simulation::fleet::process::Process;
-use crate::simulation::fleet::run::World;
-use crate::simulation::git_work::config_map;
-use crate::simulation::moves::listed;
+use crate::fleet::process::Process;
+use crate::fleet::run::World;
+use crate::git_work::config_map;
+use crate::moves::listed;
 
 /// Between two actions of the agents.
 const STEP: Duration = Duration::from_secs(60);

@@ -12,10 +12,10 @@ use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
 use super::bugs::Bug;
 use super::process::Process;
 use super::run::World;
-use crate::simulation::git_work::config_map;
-use crate::simulation::key;
-use crate::simulation::moves::listed;
-use crate::simulation::world::CLUSTERS;
+use crate::git_work::config_map;
+use crate::key;
+use crate::moves::listed;
+use crate::world::CLUSTERS;
 
 mod facts_watch;
 pub mod hub_facts;

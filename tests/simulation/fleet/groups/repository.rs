@@ -24,11 +24,11 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{BASE, DEPENDENT, GROUPS, NAMESPACE, PLACEMENT, ROLE, SITE};
+use crate::fleet::bugs::Bug;
+use crate::fleet::git::ReadLog;
+use crate::git_work::manifest;
 use crate::memory_repository::{File, MemoryObjects};
-use crate::simulation::fleet::bugs::Bug;
-use crate::simulation::fleet::git::ReadLog;
-use crate::simulation::git_work::manifest;
-use crate::simulation::world::CLUSTERS;
+use crate::world::CLUSTERS;
 
 /// The waves of the labelled group, of one cluster each. The last wave has the other clusters.
 pub const WAVES: [&str; 2] = ["first", APPROVED_WAVE];

@@ -18,11 +18,11 @@ use self::rollouts::RolloutHistory;
 use super::hub_facts::{FactsOnHub, HubFacts};
 use super::repository::{GroupRepository, Texts, second_object, text_on};
 use super::{BASE, DEPENDENT, LABELLED, PLACED};
-use crate::simulation::fleet::check::Write;
-use crate::simulation::git_work::config_map;
-use crate::simulation::hub::generation;
-use crate::simulation::key;
-use crate::simulation::moves::manifests;
+use crate::fleet::check::Write;
+use crate::git_work::config_map;
+use crate::hub::generation;
+use crate::key;
+use crate::moves::manifests;
 
 mod rollouts;
 

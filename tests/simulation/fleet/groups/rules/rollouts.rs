@@ -11,11 +11,11 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{GroupRules, STALENESS, Seen, content_of, is_member, text_of};
-use crate::simulation::fleet::check::Write;
-use crate::simulation::fleet::groups::repository::{APPROVED_WAVE, SOAK, Texts, WAVES};
-use crate::simulation::fleet::groups::{GROUPS, LABELLED, key_on};
-use crate::simulation::moves::listed;
-use crate::simulation::world::CLUSTERS;
+use crate::fleet::check::Write;
+use crate::fleet::groups::repository::{APPROVED_WAVE, SOAK, Texts, WAVES};
+use crate::fleet::groups::{GROUPS, LABELLED, key_on};
+use crate::moves::listed;
+use crate::world::CLUSTERS;
 
 /// Requests of a former leader may arrive for so long while the next one already writes.
 const LATE: Duration = Duration::from_secs(60);
