@@ -10,7 +10,7 @@ fn rollout(stage: &Stage, on_failure: &str) -> String {
     let (lab, town) = (stage.names(0..2), stage.names(stage.reals()));
     format!(
         "{{onFailure: {on_failure}, progressDeadline: 10m, waves: [{{name: lab, clusters: {lab}}}, \
-         {{name: town, clusters: {town}, maxConcurrency: 1, soak: 128s}}]}}"
+         {{name: town, clusters: {town}, maxConcurrency: 1, soak: 8s}}]}}"
     )
 }
 
@@ -78,7 +78,9 @@ async fn content_that_fails_on_a_real_cluster_is_returned_and_its_fix_goes_there
     // What only the rejected content has stays on the hub and on the clusters.
     let kept = ["ConfigMap/till", "Deployment/till", "ConfigMap/more"].map(str::to_owned);
     let (all, created) = manifests(&stage, bad).await;
-    assert_eq!((all, created), (kept.to_vec(), vec!["more".to_owned()]));
+    let work = json!(stage.sync.until_there(bad, GROUP).await);
+    let configs = &work["spec"]["manifestConfigs"];
+    assert_eq!((all, created), (kept.to_vec(), vec!["more".to_owned()]), "{configs}");
     assert_eq!(manifests(&stage, 9).await.0, kept[..2]);
     assert_eq!(stage.until_map(1, "more", "two").await, more);
 

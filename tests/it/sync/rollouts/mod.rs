@@ -3,8 +3,12 @@
 
 mod failure;
 mod leaders;
+mod members;
+mod operators;
 mod preemption;
+mod restore;
 mod simulated_agents;
 mod stage;
+mod strategies;
 mod waves;
 mod week;

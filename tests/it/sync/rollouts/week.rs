@@ -74,7 +74,10 @@ fn commit(stage: &Stage, version: &str, maps: &str, of_hardware: &str) {
 
 /// Approves the wave that waits.
 async fn approve(stage: &Stage) {
-    let waits = |progress: &Value| progress["wave"] == "ulm" && progress["held"] == true;
+    let waits = |progress: &Value| {
+        let why = progress["waitsFor"].as_str().unwrap_or_default();
+        progress["wave"] == "ulm" && why.contains("nobody has approved")
+    };
     stage.until_status("the wait for the approval of ulm", waits).await;
     done(&gitwork(&stage.sync, &["rollout", "approve", GROUP]));
 }
@@ -122,7 +125,7 @@ async fn thursday(stage: &Stage) {
     stage
         .until("the reason", || async {
             let status = out(&view(&stage.sync, &["status"]).output().unwrap());
-            if status.contains("16 deletions held") { Ok(()) } else { Err(status) }
+            if status.contains("held with all 16 deletions of this plan") { Ok(()) } else { Err(status) }
         })
         .await;
     stage.until_planned().await;
