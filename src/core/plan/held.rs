@@ -105,7 +105,7 @@ fn held_approval(step: &PlanStep, source: &SourceId) -> Option<(Guard, Approval)
         }
         Reason::HeldByRollout { wait } => {
             let (approval, _) = wait.approval.as_ref()?;
-            Some((Guard::Rollout, Arc::unwrap_or_clone(approval.clone())))
+            Some((wait.guard(), Arc::unwrap_or_clone(approval.clone())))
         }
         _ => None,
     }

@@ -248,7 +248,7 @@ impl Reason {
             Self::HeldByRewind { .. } => Some(Guard::Rewind),
             Self::HeldByRestore { .. } => Some(Guard::Restore),
             Self::HeldByWindow { .. } => Some(Guard::Window),
-            Self::HeldByRollout { .. } => Some(Guard::Rollout),
+            Self::HeldByRollout { wait } => Some(wait.guard()),
             Self::SuspendedOnHub { .. } | Self::Suspended => Some(Guard::Suspension),
             _ => None,
         }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::approval::{Approval, RolloutApproval};
 use crate::model::digest::Digest;
 use crate::model::name::{ClusterName, CommitId, GroupName, SourceId, WorkKey};
+use crate::plan::guard::Guard;
 use crate::rollout::Gate;
 use crate::rollout::rules::REST;
 
@@ -62,8 +63,8 @@ pub enum RolloutWaitCause {
     Blocked,
     /// It is unknown which clusters are in the group.
     MembersUnknown,
-    /// Somebody has to confirm that the hub was restored.
-    Restored,
+    /// Somebody has to confirm that the hub was restored, with this approval.
+    Restored(Arc<Approval>),
     /// The record of the source has no room for another rollout.
     RecordFull,
 }
@@ -146,17 +147,29 @@ impl GroupRecord {
 impl RolloutWait {
     /// A wait of the clusters of one wave.
     pub fn new(group: GroupName, wave: String, cause: RolloutWaitCause, source: &SourceId) -> Self {
-        let step = match &cause {
-            RolloutWaitCause::Approval(step) => Some(step),
-            RolloutWaitCause::Stopped { retry, .. } => Some(retry),
+        let step = |step: &RolloutApproval| {
+            Arc::new(Approval::Rollout { source: source.clone(), step: step.clone() })
+        };
+        let approval = match &cause {
+            RolloutWaitCause::Approval(wave) => Some(step(wave)),
+            RolloutWaitCause::Stopped { retry, .. } => Some(step(retry)),
+            // Without deletions that are held, nothing else names it.
+            RolloutWaitCause::Restored(approval) => Some(approval.clone()),
             _ => None,
         };
-        let approval = step.map(|step| {
-            let approval = Approval::Rollout { source: source.clone(), step: step.clone() };
+        let approval = approval.map(|approval| {
             let hash = approval.hash();
-            (Arc::new(approval), hash)
+            (approval, hash)
         });
         Self { group, wave, cause, approval }
+    }
+
+    /// The guard that makes it wait.
+    pub fn guard(&self) -> Guard {
+        match self.cause {
+            RolloutWaitCause::Restored(_) => Guard::Restore,
+            _ => Guard::Rollout,
+        }
     }
 
     /// Whether somebody has to act.
@@ -259,7 +272,7 @@ impl fmt::Display for RolloutWait {
                 f,
                 "{wave} of group {group} waits until it is known which clusters are in the group"
             ),
-            RolloutWaitCause::Restored => write!(
+            RolloutWaitCause::Restored(_) => write!(
                 f,
                 "{wave} of group {group} waits until somebody confirms that the hub was restored"
             ),

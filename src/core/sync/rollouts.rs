@@ -702,9 +702,10 @@ impl GroupView<'_> {
         let title = name(wave).unwrap_or_default();
         let approval = self.step(RolloutStep::Wave(title.clone()));
         let needs_approval = self.needs_approval(wave);
+        let restored = self.inputs.plan.policy.restored.as_ref();
         let cause = match (&self.record.rejected, progress.gate) {
             _ if self.is_unrecorded => RolloutWaitCause::RecordFull,
-            _ if self.is_restored() => RolloutWaitCause::Restored,
+            _ if let Some(approval) = restored => RolloutWaitCause::Restored(approval.clone()),
             _ if member.is_blocked => RolloutWaitCause::Blocked,
             _ if self.are_members_unknown() => RolloutWaitCause::MembersUnknown,
             (Some(rejected), _) => RolloutWaitCause::Stopped {

@@ -24,6 +24,7 @@ use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::SourceId;
 use gitwork_core::plan::Plan;
 use gitwork_core::render::desired::Desired;
+use gitwork_core::rollout::earlier::EarlierContents;
 use gitwork_core::sync::facts::ReplacedDesired;
 use gitwork_core::sync::guards::GuardOptions;
 use gitwork_core::sync::state::SyncState;
@@ -119,11 +120,12 @@ impl Reconciler {
         self.source.begin_fetch(facts.verification_base(), facts.known_commits());
     }
 
-    /// Has the next read of Git render the contents that clusters keep or get.
+    /// Has the next read of Git render the contents that clusters keep or get. A new term begins
+    /// as a new process does, with none: since the last one, another leader may have given clusters
+    /// a newer content, which the older one would replace.
     fn set_earlier_contents(&mut self) {
-        if let Some(contents) = self.state.earlier_contents() {
-            self.source.set_earlier(contents);
-        }
+        let none = EarlierContents::new();
+        self.source.set_earlier(self.state.earlier_contents().unwrap_or(&none));
     }
 
     /// Whether clusters keep or get other contents of groups than when Git was read.

@@ -506,7 +506,8 @@ fn no_wave_begins_on_a_restored_hub() {
     let mut world = World::rolled_out(WAVES);
     world.restored = true;
     assert_eq!(world.pass(), NOTHING);
-    assert!(world.reason("a").contains("confirms that the hub was restored"));
+    let reason = world.reason("a");
+    assert!(reason.contains("confirms that the hub was restored; `gitwork approve"), "{reason}");
     world.restored = false;
     assert_eq!(world.pass(), ["a"]);
 }

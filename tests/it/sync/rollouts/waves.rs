@@ -1,4 +1,4 @@
-//! Rollouts on a real hub: waves, approvals, failures and restarts. The test plays the agents.
+//! Three clusters, one in each wave: approvals, failures and restarts. The test plays the agents.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use gitwork_hub::{Hub, KubeHub};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::fixture::{Running, Sync, annotation, config_map, value_of};
-use super::guards::done;
-use super::held_changes::config;
+use super::super::fixture::{Running, Sync, annotation, config_map, value_of};
+use super::super::guards::done;
+use super::super::held_changes::config;
 use crate::cli::{code, err, out};
 use crate::deploy;
 use crate::forge::daemon::Daemon;
@@ -204,7 +204,7 @@ async fn rollout_status_shows_the_waves_and_what_lets_them_go_on() {
     let unknown = view(&sync, &["rollout", "status", "egde"]).output().unwrap();
     assert_eq!(code(&unknown), Some(1));
     assert!(err(&unknown).contains("did you mean \"edge\"?"), "{}", err(&unknown));
-    done(&super::budget::gitwork(&sync, &["approve", hash]));
+    done(&super::super::budget::gitwork(&sync, &["approve", hash]));
     sync.until_value(1, "web", "one").await;
     report(&sync, 1, "True").await;
     sync.until_value(2, "web", "one").await;
@@ -229,7 +229,8 @@ async fn until_recorded(sync: &Sync, what: &str, is_it: impl Fn(&GroupRecord) ->
 #[tokio::test(flavor = "multi_thread")]
 async fn clusters_return_to_the_last_good_content_and_operators_steer_rollouts() {
     let sync = Sync::new(3).await;
-    let ask = |command: &[&str]| super::budget::gitwork(&sync, &[&["rollout"], command].concat());
+    let ask =
+        |command: &[&str]| super::super::budget::gitwork(&sync, &[&["rollout"], command].concat());
     commit_with(&sync, "one", ("return", "15s"));
     let daemon = Daemon::start(&sync, &config(&sync, &json!({"intervalSeconds": 1}))).await;
     sync.until_value(0, "web", "one").await;
