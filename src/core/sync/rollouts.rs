@@ -72,6 +72,9 @@ pub struct Rollouts {
     controls: Vec<RolloutControl>,
     /// The clusters that get the last good content back, each with the position of its wave.
     returning: BTreeMap<ClusterName, usize>,
+    /// Works that Git was read with an earlier content for, which their cluster is no longer to
+    /// have.
+    outdated: BTreeSet<WorkKey>,
 }
 
 /// One group's rollout at one plan.
@@ -122,6 +125,12 @@ impl Rollouts {
         self.returning.get(cluster).copied()
     }
 
+    /// Whether the work waits until Git is read again: its cluster is no longer to have the earlier
+    /// content that it was read with.
+    pub(crate) fn is_outdated(&self, key: &WorkKey) -> bool {
+        self.outdated.contains(key)
+    }
+
     /// What operators may ask for, by group.
     pub(crate) fn controls(&self) -> &[RolloutControl] {
         &self.controls
@@ -134,6 +143,7 @@ impl Rollouts {
         self.progress.clear();
         self.controls.clear();
         self.returning.clear();
+        self.outdated.clear();
         let desired = inputs.plan.desired;
         let before = std::mem::replace(&mut self.records, kept_records(inputs.recorded, desired));
         self.times.retain(|(group, cluster), _| {
@@ -156,6 +166,7 @@ impl Rollouts {
                 *last = wave.max(*last);
             }
             let content = view.earlier();
+            self.outdated.extend(view.outdated(&content).cloned());
             if !content.clusters.is_empty() {
                 earlier.insert(view.group.clone(), content);
             }
@@ -363,6 +374,15 @@ impl GroupView<'_> {
         let mut commits = self.record.commits.clone();
         commits.retain(|content, _| needed.contains(content));
         EarlierContent { head, commits, clusters }
+    }
+
+    /// The works of clusters that Git was read with another earlier content for than `wanted`.
+    fn outdated(&self, wanted: &EarlierContent) -> impl Iterator<Item = &WorkKey> {
+        let members = self.rollout.members.iter();
+        let outdated = members.filter(|(cluster, member)| {
+            member.earlier.is_some() && member.earlier.as_ref() != wanted.clusters.get(*cluster)
+        });
+        outdated.flat_map(|(_, member)| &member.works)
     }
 
     /// The content that a cluster without this one has, or else the last good one.

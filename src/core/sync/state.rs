@@ -260,6 +260,7 @@ impl SyncState {
         let is_due = |step: &PlanStep, effect: &Effect| {
             self.facts.history.allows(step, effect)
                 && !self.last_plan.breaks_rule(&step.key)
+                && !self.rollouts.is_outdated(&step.key)
                 && !self.unconfirmed_owners.contains_key(&step.key)
                 && self.retries.is_due(&step.key, effect, now)
         };

@@ -127,7 +127,9 @@ impl ClusterTimes {
         if view.works == 0 {
             return ClusterState::Skipped;
         }
-        let is_applied = view.equal == view.works && view.applied == view.works;
+        // With an earlier content in Git's place, the works say nothing of this one.
+        let has_content = !view.is_earlier && view.equal == view.works;
+        let is_applied = has_content && view.applied == view.works;
         if !is_applied {
             (self.applied, self.failed) = (None, None);
             return progressing;
