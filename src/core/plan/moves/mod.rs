@@ -69,7 +69,10 @@ impl Moves {
         let mut by_work: BTreeMap<&WorkKey, Vec<&ObjectMove>> = BTreeMap::new();
         for one in &all {
             by_work.entry(&one.from).or_default().push(one);
-            by_work.entry(&one.to).or_default().push(one);
+            // What only a later or a rejected content has stays in its own work.
+            if one.to != one.from {
+                by_work.entry(&one.to).or_default().push(one);
+            }
         }
         for key in shared {
             by_work.entry(key).or_default();

@@ -50,7 +50,7 @@ async fn joining_cluster_gets_the_last_good_content_and_a_leaving_one_delays_not
     stage.until_only("two", all().filter(|cluster| *cluster != leaving)).await;
     stage.until_map(1, "till", "two").await;
     for cluster in [joining, joining_lab, 0, 20] {
-        assert_eq!(stage.simulated.history(stage.name(cluster)), ["one", "two"], "{cluster}");
+        stage.until_history(cluster, &["one", "two"]).await;
     }
     drop(daemon);
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::simulated_agents::Behavior;
-use super::stage::{GROUP, Stage};
+use super::stage::Stage;
 
 /// `lab` with two clusters, `town` with three, of which one is real, and the rest.
 fn rollout(stage: &Stage, soak: &str, deadline: &str) -> String {
@@ -54,7 +54,7 @@ async fn newer_commit_preempts_progress_soak_approval_and_rejection() {
     for cluster in 0..stage.sync.clusters.len() {
         let all = ["one", "two", "three", "four", "five", "six"];
         let wanted: &[&str] = if cluster < 2 { &all } else { &["one", "six"] };
-        assert_eq!(stage.simulated.history(stage.name(cluster)), wanted, "{GROUP} of {cluster}");
+        stage.until_history(cluster, wanted).await;
     }
     drop(daemon);
 }

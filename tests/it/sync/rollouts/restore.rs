@@ -6,7 +6,7 @@ use gitwork_api::work::ManifestWork;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::super::budget::gitwork;
 use super::super::guards::done;
@@ -72,17 +72,12 @@ async fn start(stage: &Stage, machine: &str) -> Daemon {
 
 /// Waits until the status branch has the record's generation, and calls the content rejected.
 async fn until_published(stage: &Stage) {
-    let generation = async || {
-        let lease = leases(stage).get(&record_name(stage)).await.unwrap();
-        let record: Value =
-            serde_json::from_str(&lease.annotations()["gitwork.dev/record"]).unwrap();
-        record["recordGeneration"].clone()
-    };
     stage
         .until("the status branch", || async {
             let summary = summary(&stage.sync)?;
             let is_rejected = summary.rollouts.iter().any(|one| one.rejected);
-            let is_current = json!(summary.record_generation) == generation().await;
+            let is_current =
+                summary.record_generation == stage.source_record().await.record_generation;
             if is_rejected && is_current { Ok(()) } else { Err(format!("{summary:?}")) }
         })
         .await;
@@ -119,7 +114,7 @@ async fn restored_hub_begins_no_wave_and_brings_no_rejected_content_back() {
         })
         .await;
     for cluster in (0..stage.sync.clusters.len()).filter(|cluster| !lab.contains(cluster)) {
-        assert_eq!(stage.simulated.history(stage.name(cluster)), ["one"], "{cluster}");
+        stage.until_history(cluster, &["one"]).await;
     }
 
     // Once that is confirmed, what had been rejected leaves the lab again.
@@ -131,12 +126,11 @@ async fn restored_hub_begins_no_wave_and_brings_no_rejected_content_back() {
     stage.commit(&rollout(&stage, "1h"), "three", &[]);
     stage.until_good("three").await;
     for cluster in 0..stage.sync.clusters.len() {
-        let history = stage.simulated.history(stage.name(cluster));
         let wanted: &[&str] = match lab.contains(&cluster) {
             true => &["one", "two", "one", "two", "one", "three"],
             false => &["one", "three"],
         };
-        assert_eq!(history, wanted, "{cluster}");
+        stage.until_history(cluster, wanted).await;
     }
     drop(daemon);
 }

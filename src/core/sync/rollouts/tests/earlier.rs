@@ -118,7 +118,8 @@ fn clusters_with_a_rejected_content_get_the_last_good_one_back_and_nothing_is_de
     assert_eq!(world.value("a/web").as_deref(), Some("1"));
     let web = world.hub.iter().find(|(key, _)| key.to_string() == "a/web").unwrap().1.clone();
     assert_eq!(web["spec"]["workload"]["manifests"][1]["metadata"]["name"], "more");
-    let config = &web["spec"]["manifestConfigs"][0];
+    let configs = web["spec"]["manifestConfigs"].as_array().unwrap();
+    let [config] = &configs[..] else { panic!("{configs:?}") };
     assert_eq!(config["updateStrategy"]["type"], "CreateOnly");
     assert_eq!(config["resourceIdentifier"]["name"], "more");
     assert!(world.value("a/new").is_some(), "a work that only this content has stays");
