@@ -33,7 +33,7 @@ pub fn has_cluster_budgets(seed: u64) -> bool {
 }
 
 /// Each seed, and the bug that it found.
-pub const FOUND: [(u64, &str); 70] = [
+pub const FOUND: [(u64, &str); 73] = [
     (1, "an overdue retry woke the loop without end while the record was not known"),
     (4, "as seed 1, while the ancestry of the head was not known"),
     (30, "the time to read history again stayed in the past, and woke the loop without end"),
@@ -217,5 +217,16 @@ pub const FOUND: [(u64, &str); 70] = [
         9933,
         "the checker did not know that a cluster that waits gets the works that are missing of the \
          content that it has",
+    ),
+    (
+        133293,
+        "a new term began with the contents that clusters were to have in the last one, and a \
+         cluster without works got an old one",
+    ),
+    (84845, "the same within a term, until Git was read again"),
+    (
+        90269,
+        "a cluster with half of a content was taken for done by works of the content before, and \
+         the record called the new one good",
     ),
 ];

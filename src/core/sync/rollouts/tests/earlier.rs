@@ -145,6 +145,29 @@ fn clusters_with_a_rejected_content_get_the_last_good_one_back_and_nothing_is_de
 }
 
 #[test]
+fn a_cluster_is_not_done_while_git_was_read_for_what_it_had_before() {
+    let mut world = World::committed(RETURNS);
+    for cluster in ["a", "b"] {
+        assert_eq!(world.pass(), [cluster]);
+        world.report(&[cluster], Report::Healthy);
+    }
+    // One of the works of c has the content already. Git was read for the content before.
+    let mut works = world.hub.iter_mut();
+    let mut of = |work: &str| works.find(|(key, _)| key.to_string() == work).unwrap();
+    let annotations = of("a/other").1["metadata"]["annotations"].clone();
+    of("c/other").1["metadata"]["annotations"] = annotations;
+    let web = of("c/web").0.clone();
+    world.report(&["c"], Report::Healthy);
+    world.plan_once();
+    let record = &world.rollouts.records()[&world.group()];
+    assert_ne!(record.last_good, Some(record.content));
+    assert!(world.rollouts.is_outdated(&web), "nothing of that is written");
+    assert_eq!(world.pass(), ["c"]);
+    assert!(!world.rollouts.is_outdated(&web));
+    assert_eq!(world.value("c/web").as_deref(), Some("2"));
+}
+
+#[test]
 fn a_revert_of_a_rejected_content_is_done_at_once_where_it_is() {
     let mut world = World::committed(RETURNS);
     world.add_map("web", "more");
