@@ -6,15 +6,15 @@ use gitwork_api::work::ManifestWork;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::budget::gitwork;
-use super::super::guards::done;
 use super::super::held_changes::config;
 use super::super::program::rights;
 use super::super::status_reporting::summary;
 use super::simulated_agents::Behavior;
 use super::stage::{GROUP, Stage};
+use crate::cli::err;
 use crate::forge::daemon::Daemon;
 
 /// What a backup has of the source: its works and its record.
@@ -83,6 +83,18 @@ async fn until_published(stage: &Stage) {
         .await;
 }
 
+/// Approves what `gitwork rollout status` says. Each write of the record makes another approval,
+/// which the status shows a moment later.
+async fn confirm(stage: &Stage, is_held: impl Fn(&Value) -> bool + Copy) {
+    stage
+        .until("the confirmation", || async {
+            let status = stage.until_status("the approval", is_held).await;
+            let approved = gitwork(&stage.sync, &["approve", status["approval"].as_str().unwrap()]);
+            if approved.status.success() { Ok(()) } else { Err(err(&approved)) }
+        })
+        .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn restored_hub_begins_no_wave_and_brings_no_rejected_content_back() {
     let stage = Stage::new(30).await;
@@ -107,18 +119,17 @@ async fn restored_hub_begins_no_wave_and_brings_no_rejected_content_back() {
     stage.until_planned().await;
     stage.until_planned().await;
     stage.until_only("two", lab).await;
-    let restored = stage
-        .until_status("the hold", |progress| {
-            let why = progress["waitsFor"].as_str().unwrap_or_default();
-            why.contains("until somebody confirms that the hub was restored")
-        })
-        .await;
+    let restored = |progress: &Value| {
+        let why = progress["waitsFor"].as_str().unwrap_or_default();
+        why.contains("until somebody confirms that the hub was restored")
+    };
+    stage.until_status("the hold", restored).await;
     for cluster in (0..stage.sync.clusters.len()).filter(|cluster| !lab.contains(cluster)) {
         stage.until_history(cluster, &["one"]).await;
     }
 
     // Once that is confirmed, what had been rejected leaves the lab again.
-    done(&gitwork(&stage.sync, &["approve", restored["approval"].as_str().unwrap()]));
+    confirm(&stage, restored).await;
     stage.until_all("one").await;
     stage.until_map(0, "till", "one").await;
     stage.until_planned().await;
