@@ -210,8 +210,8 @@ pub fn describe(failure: &Failure) -> String {
         text,
         "{few} of its {all} actions are enough to fail ({}):\n{}\n\
          Run the whole seed with `GITWORK_SEED={seed} cargo test -p gitwork-simulation --lib \
-         fleet_follows_git`, or with `cargo run --example simulate -- --trace --from {seed}`. After \
-         the fix, add it to tests/simulation/fleet/seeds.rs.",
+         fleet_follows_git`, or with `cargo run --example simulate -- --trace --from {seed}`. \
+         After the fix, add it to tests/simulation/fleet/seeds.rs.",
         shortest.why,
         shortest.trace.join("\n"),
     );

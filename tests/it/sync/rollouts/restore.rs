@@ -59,7 +59,8 @@ impl Backup {
 fn rollout(stage: &Stage, deadline: &str) -> String {
     let lab = stage.names([1, stage.real(0)]);
     format!(
-        "{{onFailure: return, progressDeadline: {deadline}, waves: [{{name: lab, clusters: {lab}}}]}}"
+        "{{onFailure: return, progressDeadline: {deadline}, waves: [{{name: lab, clusters: \
+         {lab}}}]}}"
     )
 }
 

@@ -113,8 +113,8 @@ impl Stage {
         manifests: &[ManifestFile<'_>],
     ) -> CommitId {
         let group = format!(
-            "{members}values: {{NAMESPACE: default, CPU: 1m, MAPS: 100}}\ndefaults: {{substitute: true}}\nrollout: \
-             {rollout}\n"
+            "{members}values: {{NAMESPACE: default, CPU: 1m, MAPS: 100}}\ndefaults: {{substitute: \
+             true}}\nrollout: {rollout}\n"
         );
         // The first file by name, so that the value is the first manifest's.
         let folder = format!("groups/{GROUP}/{GROUP}");

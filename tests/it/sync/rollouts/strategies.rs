@@ -31,7 +31,12 @@ async fn all_progressive_and_windows_let_clusters_begin_as_they_say() {
     stage.commit("{type: All, all: {progressDeadline: 1s}}", "two", &[]);
     stage.until_all("two").await;
     // All but the one that has failed at once.
-    assert!(stage.simulated.most_in_progress("two") >= 29);
+    stage
+        .until("two in progress on 29 clusters", || async {
+            let most = stage.simulated.most_in_progress("two");
+            if most >= 29 { Ok(()) } else { Err(most.to_string()) }
+        })
+        .await;
     stage.simulated.set("two", Behavior::Apply);
     stage.until_good("two").await;
 
