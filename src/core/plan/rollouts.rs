@@ -203,6 +203,18 @@ pub struct RolloutControl {
     pub pauses: u32,
 }
 
+/// Says what a wave waits for, beside its clusters.
+fn write_gate(f: &mut fmt::Formatter<'_>, gate: Option<Gate>) -> fmt::Result {
+    match gate {
+        Some(Gate::Approval) => f.write_str(", and nobody has approved it"),
+        Some(Gate::Window(until)) => {
+            f.write_str(", and its window ")?;
+            write_opening(f, until)
+        }
+        None => Ok(()),
+    }
+}
+
 /// Says when a window opens.
 fn write_opening(f: &mut fmt::Formatter<'_>, until: Option<Timestamp>) -> fmt::Result {
     match until {
@@ -228,14 +240,7 @@ impl fmt::Display for RolloutWait {
             RolloutWaitCause::Turn { behind: Some(before), gate } => {
                 let before = wave_text(before);
                 write!(f, "waits for {wave} of group {group}; {before} has not ended")?;
-                match gate {
-                    Some(Gate::Approval) => f.write_str(", and nobody has approved it"),
-                    Some(Gate::Window(until)) => {
-                        f.write_str(", and its window ")?;
-                        write_opening(f, *until)
-                    }
-                    None => Ok(()),
-                }
+                write_gate(f, *gate)
             }
             RolloutWaitCause::Window(until) => {
                 write!(f, "waits for {wave} of group {group}, whose window ")?;

@@ -1,6 +1,7 @@
 //! Rollouts on a real hub, with two real agents and many simulated ones, or with agents that the
 //! test plays.
 
+mod decision_groups;
 mod failure;
 mod leaders;
 mod members;

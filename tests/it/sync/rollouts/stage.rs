@@ -164,9 +164,12 @@ impl Stage {
         Running::of(engine)
     }
 
-    /// Starts the program. It looks for commits each second.
+    /// Starts the program. It looks for commits each second, and takes decisions of Placements that
+    /// have agreed for two.
     pub async fn start(&self) -> Daemon {
-        Daemon::start(&self.sync, &config(&self.sync, &json!({"intervalSeconds": 1}))).await
+        let mut config = config(&self.sync, &json!({"intervalSeconds": 1}));
+        config["placementGraceSeconds"] = 2.into();
+        Daemon::start(&self.sync, &config).await
     }
 
     /// Waits until the engine has planned with all that Git and the hub say now.
