@@ -11,6 +11,7 @@ use crate::plan::drift_backoff::{Contentions, DriftBackoffs, Written};
 use crate::plan::{Effect, Plan, PlanStep, Reason};
 use crate::sync::facts::SourceFacts;
 use crate::sync::hub::{ExecuteError, HubError, Task};
+use crate::sync::rollouts::Rollouts;
 
 /// A look-up to repeat: it failed, or the name was taken.
 #[derive(Debug, Clone)]
@@ -145,9 +146,12 @@ impl Retries {
         plan: &Plan,
         facts: &SourceFacts,
         owners: &BTreeMap<WorkKey, BTreeSet<WorkKey>>,
+        rollouts: &Rollouts,
     ) -> bool {
         let can_act = plan.effects().filter(|(step, effect)| {
-            facts.history.allows(step, effect) && !owners.contains_key(&step.key)
+            facts.history.allows(step, effect)
+                && !owners.contains_key(&step.key)
+                && !rollouts.is_outdated(&step.key)
         });
         let can_act: BTreeSet<&WorkKey> = can_act.map(|(step, _)| &step.key).collect();
         // A work without an effect that can be tried has no retry, except for look-ups: the end of

@@ -237,7 +237,7 @@ impl SyncState {
         self.unconfirmed_owners = self.facts.hub.unconfirmed_owners(&plan);
         let owners = self.unconfirmed_owners.values().flatten();
         self.retries.look_up_at(owners, self.facts.hub.settles_at());
-        if self.retries.retain(&plan, &self.facts, &self.unconfirmed_owners) {
+        if self.retries.retain(&plan, &self.facts, &self.unconfirmed_owners, &self.rollouts) {
             self.facts.mark_changed();
         }
         Some(plan)
