@@ -1,6 +1,6 @@
 //! Tests of the planner and of the whole program on a simulated fleet: a hub in memory, its agents,
 //! other clients and faults, all from a seed. It is a crate of its own because it is compiled with
-//! optimisation: a run takes a quarter of the time.
+//! optimisation: a seed takes a third less time.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

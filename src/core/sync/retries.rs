@@ -11,7 +11,6 @@ use crate::plan::drift_backoff::{Contentions, DriftBackoffs, Written};
 use crate::plan::{Effect, Plan, PlanStep, Reason};
 use crate::sync::facts::SourceFacts;
 use crate::sync::hub::{ExecuteError, HubError, Task};
-use crate::sync::rollouts::Rollouts;
 
 /// A look-up to repeat: it failed, or the name was taken.
 #[derive(Debug, Clone)]
@@ -139,21 +138,16 @@ impl Retries {
     }
 
     /// Drops what a new plan no longer needs. `owners`: works that are looked up before the writes
-    /// that rely on them, by the work that is written. Gives whether a name must be looked up: it
-    /// may have become free while its work was frozen or removed.
+    /// that rely on them, by the work that is written. `can_act`: works with an effect that may be
+    /// tried. Gives whether a name must be looked up: it may have become free while its work was
+    /// frozen or removed.
     pub(crate) fn retain(
         &mut self,
         plan: &Plan,
         facts: &SourceFacts,
         owners: &BTreeMap<WorkKey, BTreeSet<WorkKey>>,
-        rollouts: &Rollouts,
+        can_act: &BTreeSet<&WorkKey>,
     ) -> bool {
-        let can_act = plan.effects().filter(|(step, effect)| {
-            facts.history.allows(step, effect)
-                && !owners.contains_key(&step.key)
-                && !rollouts.is_outdated(&step.key)
-        });
-        let can_act: BTreeSet<&WorkKey> = can_act.map(|(step, _)| &step.key).collect();
         // A work without an effect that can be tried has no retry, except for look-ups: the end of
         // a backoff would wake the loop for nothing.
         self.backoffs.retain(|key| can_act.contains(key));

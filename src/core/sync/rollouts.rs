@@ -161,11 +161,11 @@ impl Rollouts {
             self.progress.push(view.report(&causes));
             self.controls.push(view.control());
             self.await_works(view.rollout, &view.progress);
-            for (cluster, wave) in view.returning() {
+            let content = view.earlier();
+            for (cluster, wave) in view.returning(&content) {
                 let last = self.returning.entry(cluster.clone()).or_default();
                 *last = wave.max(*last);
             }
-            let content = view.earlier();
             self.outdated.extend(view.outdated(&content).cloned());
             if !content.clusters.is_empty() {
                 earlier.insert(view.group.clone(), content);
@@ -406,15 +406,15 @@ impl GroupView<'_> {
         self.last_good().filter(|_| may)
     }
 
-    /// The clusters that get the last good content back, each with the position of its wave.
-    fn returning(&self) -> impl Iterator<Item = (&ClusterName, usize)> {
-        let is_any = self.returns_to().is_some();
-        let members = self.rollout.members.iter().filter(move |_| is_any);
-        let has_content = |cluster| self.states.contains_key(cluster);
-        let returning = members.filter(move |(cluster, member)| {
-            !member.is_blocked && has_content(*cluster) && self.takes_part(cluster)
-        });
-        returning.map(|(cluster, member)| (cluster, member.wave))
+    /// The clusters that give this content up for an earlier one, each with the position of its
+    /// wave.
+    fn returning<'a>(
+        &'a self,
+        earlier: &'a EarlierContent,
+    ) -> impl Iterator<Item = (&'a ClusterName, usize)> {
+        let clusters = earlier.clusters.keys();
+        let returning = clusters.filter(|cluster| self.states.contains_key(*cluster));
+        returning.filter_map(|cluster| Some((cluster, self.rollout.members.get(cluster)?.wave)))
     }
 
     /// The last good content, if it is another one, with its commit.

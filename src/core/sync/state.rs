@@ -237,7 +237,9 @@ impl SyncState {
         self.unconfirmed_owners = self.facts.hub.unconfirmed_owners(&plan);
         let owners = self.unconfirmed_owners.values().flatten();
         self.retries.look_up_at(owners, self.facts.hub.settles_at());
-        if self.retries.retain(&plan, &self.facts, &self.unconfirmed_owners, &self.rollouts) {
+        let can_act = plan.effects().filter(|(step, effect)| self.may_act(step, effect));
+        let can_act = can_act.map(|(step, _)| &step.key).collect();
+        if self.retries.retain(&plan, &self.facts, &self.unconfirmed_owners, &can_act) {
             self.facts.mark_changed();
         }
         Some(plan)
@@ -258,16 +260,20 @@ impl SyncState {
     /// of the latest wave before others.
     pub fn due<'a>(&self, plan: &'a Plan, now: Instant) -> Vec<(&'a PlanStep, &'a Effect)> {
         let is_due = |step: &PlanStep, effect: &Effect| {
-            self.facts.history.allows(step, effect)
-                && !self.last_plan.breaks_rule(&step.key)
-                && !self.rollouts.is_outdated(&step.key)
-                && !self.unconfirmed_owners.contains_key(&step.key)
-                && self.retries.is_due(&step.key, effect, now)
+            self.may_act(step, effect) && self.retries.is_due(&step.key, effect, now)
         };
         let mut due: Vec<_> =
             plan.effects().filter(|(step, effect)| is_due(step, effect)).collect();
         due.sort_by_key(|(step, _)| Reverse(self.rollouts.returning_wave(&step.key.cluster)));
         due
+    }
+
+    /// Whether an effect of the last plan waits for nothing but its backoff.
+    fn may_act(&self, step: &PlanStep, effect: &Effect) -> bool {
+        self.facts.history.allows(step, effect)
+            && !self.last_plan.breaks_rule(&step.key)
+            && !self.rollouts.is_outdated(&step.key)
+            && !self.unconfirmed_owners.contains_key(&step.key)
     }
 
     /// When the next retry is due; `None` if nothing can be planned.

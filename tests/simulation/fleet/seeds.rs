@@ -33,7 +33,7 @@ pub fn has_cluster_budgets(seed: u64) -> bool {
 }
 
 /// Each seed, and the bug that it found.
-pub const FOUND: [(u64, &str); 73] = [
+pub const FOUND: [(u64, &str); 74] = [
     (1, "an overdue retry woke the loop without end while the record was not known"),
     (4, "as seed 1, while the ancestry of the head was not known"),
     (30, "the time to read history again stayed in the past, and woke the loop without end"),
@@ -229,4 +229,5 @@ pub const FOUND: [(u64, &str); 73] = [
         "a cluster with half of a content was taken for done by works of the content before, and \
          the record called the new one good",
     ),
+    (28717, "a failed write that waited until Git was read again woke the loop without end"),
 ];
