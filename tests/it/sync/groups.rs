@@ -4,7 +4,6 @@
 use std::process::Command;
 
 use gitwork_api::cluster::ManagedCluster;
-use gitwork_api::placement::{LABEL_PLACEMENT, Placement, PlacementDecision};
 use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::ClusterName;
 use gitwork_core::model::work::LABEL_SOURCE;
@@ -12,13 +11,15 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::fixture::{Sync, config_map, value_of};
+use super::placements::Placements;
 use super::program::{Running, gitwork, rights};
+
+const DECISION: &str = "batch-decision-1";
 
 /// A source with a group, whose clusters are on the hub.
 pub struct Fleet {
     pub sync: Sync,
-    /// The namespace of Placements.
-    namespace: String,
+    placements: Placements,
 }
 
 impl Fleet {
@@ -35,8 +36,8 @@ impl Fleet {
     /// Namespaces without ManagedClusters.
     pub async fn without_clusters(namespaces: usize) -> Self {
         let sync = Sync::new(namespaces).await;
-        let namespace = sync.hub.namespace("placements").await;
-        Self { sync, namespace }
+        let placements = Placements::new(&sync).await;
+        Self { sync, placements }
     }
 
     fn clusters(&self) -> Api<ManagedCluster> {
@@ -88,53 +89,15 @@ impl Fleet {
         self.sync.until_value(0, "marker", marker).await;
     }
 
-    async fn patch_status<K>(&self, name: &str, status: Value)
-    where
-        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope>
-            + Clone
-            + std::fmt::Debug
-            + serde::de::DeserializeOwned,
-        K::DynamicType: Default,
-    {
-        let api: Api<K> = Api::namespaced(self.sync.hub.client(), &self.namespace);
-        let patch = Patch::Merge(json!({"status": status}));
-        api.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
-    }
-
-    /// Creates the Placement `batch` and its only PlacementDecision.
-    async fn create_placement(&self) {
-        let placements: Api<Placement> = Api::namespaced(self.sync.hub.client(), &self.namespace);
-        let placement = Placement::new("batch", Default::default());
-        placements.create(&PostParams::default(), &placement).await.unwrap();
-        let decisions: Api<PlacementDecision> =
-            Api::namespaced(self.sync.hub.client(), &self.namespace);
-        let decision: PlacementDecision = serde_json::from_value(json!({
-            "apiVersion": "cluster.open-cluster-management.io/v1beta1",
-            "kind": "PlacementDecision",
-            "metadata": {"name": "batch-decision-1", "labels": {LABEL_PLACEMENT: "batch"}},
-        }))
-        .unwrap();
-        decisions.create(&PostParams::default(), &decision).await.unwrap();
-    }
-
-    /// The first clusters are in the PlacementDecision, as OCM's controller writes it.
+    /// The first clusters are in the only PlacementDecision of the Placement `batch`.
     async fn decide(&self, clusters: usize) {
-        let decisions: Vec<Value> = self.sync.clusters[..clusters]
-            .iter()
-            .map(|name| json!({"clusterName": name, "reason": ""}))
-            .collect();
-        let status = json!({"decisions": decisions});
-        self.patch_status::<PlacementDecision>("batch-decision-1", status).await;
+        let clusters = self.sync.clusters[..clusters].iter().map(String::as_str);
+        self.placements.decide(DECISION, clusters).await;
     }
 
-    /// The status of the Placement, which OCM's controller writes after the PlacementDecisions.
+    /// The status of the Placement.
     async fn count(&self, clusters: usize) {
-        let group = json!({
-            "decisionGroupIndex": 0, "decisionGroupName": "", "clusterCount": clusters,
-            "decisions": ["batch-decision-1"],
-        });
-        let status = json!({"numberOfSelectedClusters": clusters, "decisionGroups": [group]});
-        self.patch_status::<Placement>("batch", status).await;
+        self.placements.report("batch", &[("", DECISION, clusters)]).await;
     }
 
     pub async fn is_there(&self, cluster: usize, work: &str) -> bool {
@@ -176,12 +139,13 @@ async fn clusters_join_and_leave_a_group_by_their_labels_without_a_commit() {
 async fn clusters_leave_a_placement_only_after_its_decisions_have_agreed() {
     let fleet = Fleet::new(3).await;
     let manifest = config_map("web", "one");
-    let condition = format!("placement: {{namespace: {}, name: batch}}", fleet.namespace);
+    let condition =
+        format!("placement: {{namespace: {}, name: batch}}", fleet.placements.namespace);
     fleet.commit(&condition, &[("groups/edge/web/cm.yaml", &manifest)]);
     // Without the Placement, nobody is a member.
     let running = fleet.start("no placement").await;
     assert!(!fleet.is_there(0, "web").await);
-    fleet.create_placement().await;
+    fleet.placements.create("batch", &[DECISION.to_owned()]).await;
     fleet.decide(3).await;
     fleet.count(3).await;
     for cluster in 0..3 {
@@ -217,7 +181,7 @@ async fn clusters_leave_a_placement_only_after_its_decisions_have_agreed() {
     fleet.patch_cluster_status(2, available("True")).await;
     fleet.sync.until_gone(2, "web").await;
     // Who deletes a Placement deletes no work.
-    let placements: Api<Placement> = Api::namespaced(fleet.sync.hub.client(), &fleet.namespace);
+    let placements = fleet.placements.placements();
     placements.delete("batch", &DeleteParams::default()).await.unwrap();
     fleet.until_planned(&running, "deleted").await;
     assert!(fleet.is_there(0, "web").await && fleet.is_there(1, "web").await);

@@ -1,46 +1,25 @@
 //! `ProgressivePerGroup`: the decision groups of a Placement, one after the other.
 
-use gitwork_api::placement::{LABEL_PLACEMENT, Placement, PlacementDecision};
-use kube::api::{Api, Patch, PatchParams, PostParams};
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::super::placements::Placements;
 use super::simulated_agents::Behavior;
 use super::stage::{GROUP, Stage};
 use super::strategies::until_in_progress;
 
-/// Creates a Placement `tills` with these decision groups, as OCM's controller does.
+/// Creates a Placement `tills` with these decision groups, and gives its namespace.
 async fn place(stage: &Stage, groups: &[(&str, Vec<usize>)]) -> String {
-    let (client, params) = (stage.sync.hub.client(), PostParams::default());
-    let namespace = stage.sync.hub.namespace("placements").await;
-    let placements: Api<Placement> = Api::namespaced(client.clone(), &namespace);
-    let placement = Placement::new(GROUP, Default::default());
-    placements.create(&params, &placement).await.unwrap();
-    let all: Api<PlacementDecision> = Api::namespaced(client, &namespace);
+    let placements = Placements::new(&stage.sync).await;
+    let decisions: Vec<String> =
+        groups.iter().map(|(group, _)| format!("{GROUP}-{group}")).collect();
+    placements.create(GROUP, &decisions).await;
     let mut listed = Vec::new();
-    for (index, (group, clusters)) in groups.iter().enumerate() {
-        let name = format!("{GROUP}-decision-{index}");
-        let decision = json!({
-            "apiVersion": "cluster.open-cluster-management.io/v1beta1",
-            "kind": "PlacementDecision",
-            "metadata": {"name": name, "labels": {LABEL_PLACEMENT: GROUP}},
-        });
-        all.create(&params, &serde_json::from_value(decision).unwrap()).await.unwrap();
-        let decisions = clusters
-            .iter()
-            .map(|cluster| json!({"clusterName": stage.name(*cluster), "reason": ""}));
-        let decisions: Vec<Value> = decisions.collect();
-        let patch = Patch::Merge(json!({"status": {"decisions": decisions}}));
-        all.patch_status(&name, &PatchParams::default(), &patch).await.unwrap();
-        listed.push(json!({
-            "decisionGroupIndex": index, "decisionGroupName": group, "decisions": [name],
-            "clusterCount": clusters.len(),
-        }));
+    for ((group, clusters), decision) in groups.iter().zip(&decisions) {
+        placements.decide(decision, clusters.iter().map(|cluster| stage.name(*cluster))).await;
+        listed.push((*group, decision.as_str(), clusters.len()));
     }
-    let selected: usize = groups.iter().map(|(_, clusters)| clusters.len()).sum();
-    let status = json!({"numberOfSelectedClusters": selected, "decisionGroups": listed});
-    let patch = Patch::Merge(json!({"status": status}));
-    placements.patch_status(GROUP, &PatchParams::default(), &patch).await.unwrap();
-    namespace
+    placements.report(GROUP, &listed).await;
+    placements.namespace
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,7 +13,7 @@ use super::super::held_changes::config;
 use super::super::program::rights;
 use super::super::status_reporting::summary;
 use super::simulated_agents::Behavior;
-use super::stage::{GROUP, Stage};
+use super::stage::{GROUP, Stage, source_record};
 use crate::cli::err;
 use crate::forge::daemon::Daemon;
 
@@ -78,7 +78,7 @@ async fn until_published(stage: &Stage) {
             let summary = summary(&stage.sync)?;
             let is_rejected = summary.rollouts.iter().any(|one| one.rejected);
             let is_current =
-                summary.record_generation == stage.source_record().await.record_generation;
+                summary.record_generation == source_record(&stage.sync).await.record_generation;
             if is_rejected && is_current { Ok(()) } else { Err(format!("{summary:?}")) }
         })
         .await;

@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::super::fixture::{value_of, works};
+use super::stage::GROUP;
 
 /// What an agent does with a work that has a given content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,22 +120,22 @@ impl SimulatedAgents {
 
     /// The clusters that got this value, in this order.
     pub fn arrivals(&self, value: &str) -> Vec<Moment> {
-        let of_value =
-            |all: &[Moment]| all.iter().filter(|one| one.value == value).cloned().collect();
-        self.state(|state| of_value(&state.arrivals))
+        self.state(|state| moments_of(value, &state.arrivals))
     }
 
     /// When the agents reported this value as healthy, just before they did.
     pub fn reports(&self, value: &str) -> Vec<Moment> {
-        let of_value =
-            |all: &[Moment]| all.iter().filter(|one| one.value == value).cloned().collect();
-        self.state(|state| of_value(&state.reports))
+        self.state(|state| moments_of(value, &state.reports))
     }
 
     /// The values that a cluster had, one after the other, without repetitions.
     pub fn history(&self, cluster: &str) -> Vec<String> {
         self.state(|state| state.history.get(cluster).cloned().unwrap_or_default())
     }
+}
+
+fn moments_of(value: &str, all: &[Moment]) -> Vec<Moment> {
+    all.iter().filter(|one| one.value == value).cloned().collect()
 }
 
 impl State {
@@ -192,13 +193,13 @@ async fn run(client: &Client, source: &str, state: &Mutex<State>, changed: &Noti
         tokio::select! {
             event = events.next() => match event {
                 Some(Ok(Event::Apply(work) | Event::InitApply(work))) => {
-                    if work.name_any() == "tills" {
+                    if work.name_any() == GROUP {
                         state.lock().unwrap().observe(&work);
                     }
                 }
                 Some(Ok(Event::Delete(work))) => {
                     let cluster = work.namespace().unwrap_or_default();
-                    if work.name_any() == "tills" {
+                    if work.name_any() == GROUP {
                         state.lock().unwrap().works.remove(&cluster);
                     }
                 }
@@ -249,8 +250,7 @@ async fn report(client: &Client, cluster: &str, seen: &Seen, behavior: Behavior)
         "conditions": conditions, "resourceStatus": {"manifests": manifests},
     }});
     let params = PatchParams::default();
-    match works(client.clone(), cluster).patch_status("tills", &params, &Patch::Merge(patch)).await
-    {
+    match works(client.clone(), cluster).patch_status(GROUP, &params, &Patch::Merge(patch)).await {
         Ok(_) => {}
         // The work is gone, which is an event of its own.
         Err(kube::Error::Api(status)) if status.code == 404 => {}

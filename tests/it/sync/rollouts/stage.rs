@@ -12,7 +12,7 @@ use gitwork_api::work::ManifestWork;
 use gitwork_core::model::approval::{Approval, RolloutApproval, RolloutStep};
 use gitwork_core::model::digest::Digest;
 use gitwork_core::model::name::{CommitId, GroupName};
-use gitwork_core::model::work::LABEL_SOURCE;
+use gitwork_core::model::work::{ANNOTATION_GROUP_CONTENT, LABEL_SOURCE};
 use gitwork_core::plan::record::Record;
 use gitwork_core::plan::rollouts::GroupRecord;
 use gitwork_hub::{Hub, KubeHub};
@@ -22,7 +22,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::super::fixture::{Running, Sync, value_of};
+use super::super::fixture::{Running, Sync, annotation, value_of};
 use super::super::held_changes::config;
 use super::simulated_agents::SimulatedAgents;
 use crate::agent::fixture::Fixture;
@@ -57,6 +57,27 @@ pub fn config_map(name: &str, value: &str) -> String {
         "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  namespace: \
          ${{NAMESPACE}}\ndata:\n  value: {value}\n"
     )
+}
+
+/// The content that a cluster has, by one of its works.
+pub async fn content(sync: &Sync, cluster: usize, work: &str) -> Digest {
+    let work = sync.until_there(cluster, work).await;
+    Digest::parse(annotation(&work, ANNOTATION_GROUP_CONTENT).unwrap()).unwrap()
+}
+
+/// Approves a wave of a group's content in Git.
+pub fn approve_in_git(sync: &Sync, content: Digest, group: &str, wave: &str) {
+    let (group, step) = (GroupName::parse(group).unwrap(), RolloutStep::Wave(wave.into()));
+    let step = RolloutApproval { group, content, step };
+    let approval = Approval::Rollout { source: sync.id.clone(), step };
+    let (path, text) = (format!("approvals/{}", approval.hash()), approval.text());
+    sync.repo.commit("main", &[(path.as_str(), Some(text.as_str()))]);
+}
+
+/// The record of a source, once it is there.
+pub async fn source_record(sync: &Sync) -> Record {
+    let hub = KubeHub::new(sync.hub.client());
+    hub.record(&sync.id).await.unwrap().map(|found| found.record).unwrap_or_default()
 }
 
 impl Stage {
@@ -242,14 +263,8 @@ impl Stage {
         self.until_only(value, 0..self.sync.clusters.len()).await;
     }
 
-    /// The source's record, once it is there.
-    pub async fn source_record(&self) -> Record {
-        let hub = KubeHub::new(self.sync.hub.client());
-        hub.record(&self.sync.id).await.unwrap().map(|found| found.record).unwrap_or_default()
-    }
-
     pub async fn record(&self) -> Option<GroupRecord> {
-        self.source_record().await.rollouts.into_values().next()
+        source_record(&self.sync).await.rollouts.into_values().next()
     }
 
     /// Waits until a cluster has had exactly these values, one after the other.
@@ -319,18 +334,12 @@ impl Stage {
 
     /// The content that a cluster has.
     pub async fn content(&self, cluster: usize) -> Digest {
-        let work = self.sync.until_there(cluster, GROUP).await;
-        let name = gitwork_core::model::work::ANNOTATION_GROUP_CONTENT;
-        Digest::parse(super::super::fixture::annotation(&work, name).unwrap()).unwrap()
+        content(&self.sync, cluster, GROUP).await
     }
 
     /// Approves a wave, in Git, of the content that this cluster has.
     pub async fn approve_in_git(&self, cluster: usize, wave: &str) {
-        let (content, group) = (self.content(cluster).await, GroupName::parse(GROUP).unwrap());
-        let step = RolloutApproval { group, content, step: RolloutStep::Wave(wave.into()) };
-        let approval = Approval::Rollout { source: self.sync.id.clone(), step };
-        let (path, text) = (format!("approvals/{}", approval.hash()), approval.text());
-        self.sync.repo.commit("main", &[(path.as_str(), Some(text.as_str()))]);
+        approve_in_git(&self.sync, self.content(cluster).await, GROUP, wave);
     }
 
     /// Waits until an object on a real cluster is as `read` wants it.

@@ -2,18 +2,14 @@
 
 use std::time::Duration;
 
-use gitwork_core::model::approval::{Approval, RolloutApproval, RolloutStep};
-use gitwork_core::model::digest::Digest;
-use gitwork_core::model::name::GroupName;
-use gitwork_core::model::work::ANNOTATION_GROUP_CONTENT;
 use gitwork_core::plan::rollouts::GroupRecord;
-use gitwork_hub::{Hub, KubeHub};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::super::fixture::{Running, Sync, annotation, config_map, value_of};
+use super::super::fixture::{Running, Sync, config_map, value_of};
 use super::super::guards::done;
 use super::super::held_changes::config;
+use super::stage::{approve_in_git, content, source_record};
 use crate::cli::{code, err, out};
 use crate::deploy;
 use crate::forge::daemon::Daemon;
@@ -77,19 +73,11 @@ fn commit_with(sync: &Sync, version: &str, (on_failure, deadline): (&str, &str))
 
 /// Approves the wave `town` of the content that the first cluster has, in Git.
 async fn approve(sync: &Sync) {
-    let work = sync.until_there(0, "web").await;
-    let content = Digest::parse(annotation(&work, ANNOTATION_GROUP_CONTENT).unwrap()).unwrap();
-    let (group, step) = (GroupName::parse("edge").unwrap(), RolloutStep::Wave("town".into()));
-    let step = RolloutApproval { group, content, step };
-    let approval = Approval::Rollout { source: sync.id.clone(), step };
-    let (path, text) = (format!("approvals/{}", approval.hash()), approval.text());
-    sync.repo.commit("main", &[(path.as_str(), Some(text.as_str()))]);
+    approve_in_git(sync, content(sync, 0, "web").await, "edge", "town");
 }
 
 async fn record(sync: &Sync) -> Option<GroupRecord> {
-    let hub = KubeHub::new(sync.hub.client());
-    let record = hub.record(&sync.id).await.unwrap()?.record;
-    record.rollouts.into_values().next()
+    source_record(sync).await.rollouts.into_values().next()
 }
 
 /// The first content is on all clusters.
