@@ -219,6 +219,13 @@ fn fold_one(manifest: &mut ManifestCondition, generation: i64, seen: Observation
             "Resource meta is incomplete",
         ),
     };
+    // OCM's agent leaves the generation out. With it, a reader of the status knows that the object
+    // was read after the manifest was applied at that generation.
+    let is_read = matches!(seen, Observation::Available { .. } | Observation::Absent);
+    let applied = condition::find(&manifest.conditions, APPLIED);
+    let observed_generation = applied.and_then(|applied| applied.observed_generation);
+    let observed_generation = observed_generation.filter(|_| is_read);
+    let finding = NewCondition { observed_generation, ..finding };
     condition::set(&mut manifest.conditions, finding, now);
     // Without the object, what was known of it stays.
     let Observation::Available { feedback, rules } = seen else { return };

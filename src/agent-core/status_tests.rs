@@ -75,7 +75,7 @@ fn a_fresh_work() {
         brief(&manifests(&status)[0].conditions),
         [
             r#"Applied=True AppliedManifestComplete "Apply manifest complete" gen 1"#,
-            r#"Available=True ResourceAvailable "Resource is available" gen 0"#,
+            r#"Available=True ResourceAvailable "Resource is available" gen 1"#,
             r#"StatusFeedbackSynced=True NoStatusFeedbackSynced "" gen 0"#,
         ]
     );
@@ -83,7 +83,7 @@ fn a_fresh_work() {
         brief(&manifests(&status)[1].conditions),
         [
             r#"Applied=False AppliedManifestFailed "Failed to apply manifest: no" gen 1"#,
-            r#"Available=False ResourceNotAvailable "Resource is not available" gen 0"#,
+            r#"Available=False ResourceNotAvailable "Resource is not available" gen 1"#,
         ]
     );
     let sent = &status_patch(&status)["resourceStatus"]["manifests"][0];
@@ -111,6 +111,23 @@ fn applied_moves_to_the_end_with_a_new_generation() {
     assert_eq!(moved[2].last_transition_time.0, time(5));
     assert_eq!(status.conditions[0].last_transition_time.0, time(0), "the work's own stays");
     assert_eq!(status.conditions[0].observed_generation, Some(2));
+}
+
+#[test]
+fn what_is_observed_names_the_generation_that_was_applied_before() {
+    let mut status = ManifestWorkStatus::default();
+    record_apply_outcomes(&mut status, 1, &[(meta(0, "a"), done())], time(0));
+    let observed_at = |status: &ManifestWorkStatus| {
+        let conditions = &manifests(status)[0].conditions;
+        condition::find(conditions, AVAILABLE).and_then(|available| available.observed_generation)
+    };
+    record_observations(&mut status, 1, [(0, available())], time(0));
+    assert_eq!(observed_at(&status), Some(1));
+    record_observations(&mut status, 2, [(0, available())], time(1));
+    assert_eq!(observed_at(&status), Some(1), "a work that is being deleted is not applied again");
+    record_apply_outcomes(&mut status, 2, &[(meta(0, "a"), done())], time(2));
+    record_observations(&mut status, 2, [(0, available())], time(2));
+    assert_eq!(observed_at(&status), Some(2));
 }
 
 #[test]

@@ -37,8 +37,9 @@ pub struct StatusView {
 /// object among several.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ObjectHealth {
-    /// An object has one of the conditions that follow.
-    pub is_reported: bool,
+    /// The agent has not read an object yet. Or it does not say of an object with one of the
+    /// conditions that follow that it read it after it applied the present generation of the work.
+    pub may_be_outdated: bool,
     /// An object has the condition Degraded.
     pub is_degraded: bool,
     /// An object has the condition Progressing.
@@ -51,18 +52,21 @@ pub struct ObjectHealth {
 }
 
 impl ObjectHealth {
-    fn of(manifests: &[Value]) -> Self {
+    fn of(manifests: &[Value], generation: i64) -> Self {
         let mut health = Self::default();
         for manifest in manifests {
             let conditions = Conditions::of(Some(manifest), None);
             let time = |condition: &Value| text(condition, "/lastTransitionTime")?.parse().ok();
             let applied = conditions.is("Applied", "True").and_then(time);
             health.applied = health.applied.max(applied);
+            health.may_be_outdated |= conditions.get("Available").is_none();
+            let current = Conditions::of(Some(manifest), Some(generation));
+            let is_current = |kind: &str| current.get(kind).is_some();
             for kind in ["Degraded", "Progressing"] {
                 let Some(condition) = conditions.get(kind) else { continue };
                 let is_true = text(condition, "/status") == Some("True");
                 health.add(&Self {
-                    is_reported: true,
+                    may_be_outdated: !is_current(kind) || !is_current("Available"),
                     is_degraded: is_true && kind == "Degraded",
                     is_progressing: is_true && kind == "Progressing",
                     since: time(condition),
@@ -75,7 +79,7 @@ impl ObjectHealth {
 
     /// Adds the health of other objects.
     pub fn add(&mut self, other: &Self) {
-        self.is_reported |= other.is_reported;
+        self.may_be_outdated |= other.may_be_outdated;
         self.is_degraded |= other.is_degraded;
         self.is_progressing |= other.is_progressing;
         self.since = self.since.max(other.since);
@@ -186,7 +190,7 @@ impl StatusView {
                 .and_then(|condition| text(condition, "/lastTransitionTime")?.parse().ok()),
             manifests: u32::try_from(manifests).unwrap_or(u32::MAX),
             manifests_applied: u32::try_from(applied).unwrap_or(u32::MAX),
-            health: ObjectHealth::of(all),
+            health: ObjectHealth::of(all, generation),
             details: details.packed(),
         }
     }

@@ -13,6 +13,7 @@ use crate::rollout::{ClusterState, RolloutMember, later};
 
 /// OCM's agent may report the health of the objects before an update for so long after it has
 /// applied the update: it looks at each object every 10 to 30 seconds, and retries for a minute.
+/// gitwork's agent says at which generation of the work it looked.
 const HEALTH_DELAY: Duration = Duration::from_secs(120);
 
 /// Kubernetes writes times in whole seconds, rounded down: what is said of a time may have happened
@@ -135,13 +136,17 @@ impl ClusterTimes {
             return progressing;
         }
         let applied = *self.applied.get_or_insert_with(|| view.applied_since(now));
-        let counts_at = match view.health.is_reported {
+        let counts_at = match view.health.may_be_outdated {
             true => later(applied, HEALTH_DELAY),
             false => applied,
         };
         if now < counts_at {
             self.counts_at = Some(counts_at);
-            return progressing;
+            // A deadline may be shorter. It ends once something is known of the health.
+            return match is_offline {
+                true => progressing,
+                false => ClusterState::Progressing { since: since.max(counts_at) },
+            };
         }
         if view.health.is_degraded {
             let since = *self.failed.get_or_insert(now);

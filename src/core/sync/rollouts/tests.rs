@@ -34,6 +34,10 @@ enum Report {
     NotApplied,
     /// An object is degraded, as a condition rule finds, since this second.
     Degraded(i64),
+    /// The same of gitwork's agent, which says at which generation it looked at the object.
+    DegradedAtGeneration(i64),
+    /// All is applied, and no object was read yet.
+    NotRead,
 }
 
 struct World {
@@ -217,7 +221,14 @@ impl World {
                 condition
             };
             let mut objects = vec![condition("Applied", applied)];
-            if let Report::Degraded(since) = report {
+            if report != Report::NotRead {
+                let mut available = condition("Available", "True");
+                if !matches!(report, Report::DegradedAtGeneration(_)) {
+                    available["observedGeneration"] = Value::Null;
+                }
+                objects.push(available);
+            }
+            if let Report::Degraded(since) | Report::DegradedAtGeneration(since) = report {
                 let mut degraded = condition("Degraded", "True");
                 let since = Timestamp::from_second(since).unwrap().to_string();
                 degraded["lastTransitionTime"] = since.into();
@@ -418,6 +429,48 @@ fn failures_stop_the_rollout_until_somebody_continues_it_or_the_content_changes(
         world.set_content("3");
         assert_eq!(world.pass(), ["a"]);
     }
+}
+
+#[test]
+fn health_counts_at_once_if_the_agent_says_at_which_generation_it_looked() {
+    let group = format!("{WAVES}  progressDeadline: 60s\n");
+    for (report, stops_at) in [
+        (Report::DegradedAtGeneration as fn(i64) -> Report, 0),
+        // OCM's agent may speak of the objects before the update, however short the deadline is.
+        (Report::Degraded, 120),
+    ] {
+        let mut world = World::rolled_out(&group);
+        assert_eq!(world.pass(), ["a"]);
+        world.report(&["a"], report(world.now));
+        let begun = world.now;
+        while world.pass().is_empty() && !world.progress().contains("stopped") {
+            let next = world.rollouts.recheck().expect("something is waited for").as_second();
+            assert!(next > world.now, "time goes on");
+            world.now = next;
+        }
+        assert_eq!(world.now - begun, stops_at, "{}", world.progress());
+    }
+    let mut world = World::rolled_out(&group);
+    assert_eq!(world.pass(), ["a"]);
+    world.report(&["a"], Report::Degraded(world.now));
+    world.now += 119;
+    assert_eq!(world.pass(), Vec::<String>::new());
+    world.report(&["a"], Report::Healthy);
+    world.now += 1;
+    assert_eq!(world.pass(), Vec::<String>::new());
+    assert!(!world.progress().contains("stopped"), "{}", world.progress());
+}
+
+#[test]
+fn objects_that_the_agent_has_not_read_yet_are_not_healthy() {
+    let mut world = World::rolled_out(
+        "clusters: [a, b, c, d, e]\nrollout: {type: Progressive, progressive: {maxConcurrency: 1}}",
+    );
+    assert_eq!(world.pass(), ["a"]);
+    world.report(&["a"], Report::NotRead);
+    assert_eq!(world.pass(), NOTHING);
+    world.report(&["a"], Report::Healthy);
+    assert_eq!(world.pass(), ["b"]);
 }
 
 #[test]
