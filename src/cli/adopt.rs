@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::adoption_changes::{changes, live};
 use super::compare::plan_against_hub;
+use super::completion;
 use super::error::CommandError;
 use super::exit::Exit;
 use super::hub::runtime;
@@ -30,7 +31,7 @@ use gitwork_hub::{class_of_request, retry_transient};
 #[derive(Debug, Args)]
 pub struct AdoptArgs {
     /// ManifestWork to adopt; Git must have a work of the same name
-    #[arg(value_name = "CLUSTER/WORK", value_parser = work_key)]
+    #[arg(value_name = "CLUSTER/WORK", value_parser = work_key, add = completion::cluster_works())]
     work: WorkKey,
     #[command(flatten)]
     source: ReadArgs,

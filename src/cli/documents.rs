@@ -1,8 +1,11 @@
 //! `schema`, `crds` and `completions`: texts that the program generates.
 
-use clap::{Args, ValueEnum};
-use clap_complete::Shell;
+use std::io;
 
+use clap::{Args, ValueEnum};
+use clap_complete::env::{Bash, Elvish, EnvCompleter, Fish, Powershell, Zsh};
+
+use super::completion;
 use super::error::CommandError;
 use super::exit::Exit;
 use super::output;
@@ -50,7 +53,17 @@ enum SchemaName {
 pub struct CompletionsArgs {
     /// The shell that the script is for
     #[arg(value_enum)]
-    shell: Shell,
+    shell: ShellName,
+}
+
+/// A shell that can complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ShellName {
+    Bash,
+    Elvish,
+    Fish,
+    Powershell,
+    Zsh,
 }
 
 /// Runs `gitwork schema`.
@@ -94,13 +107,35 @@ pub fn crds() -> Result<Exit, CommandError> {
     Ok(Exit::Done)
 }
 
-/// Runs `gitwork completions`.
-pub fn completions(
-    args: &CompletionsArgs,
-    command: &mut clap::Command,
-) -> Result<Exit, CommandError> {
+/// The script cannot be written, which a script in memory always can.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the script")]
+struct ScriptError(#[source] io::Error);
+
+impl OperationError for ScriptError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Bug
+    }
+
+    fn reason(&self) -> &'static str {
+        "Completions"
+    }
+}
+
+/// Runs `gitwork completions`. The script asks the program at each completion: it knows the names
+/// of the repository that the command would read.
+pub fn completions(args: &CompletionsArgs) -> Result<Exit, CommandError> {
+    let shell: &dyn EnvCompleter = match args.shell {
+        ShellName::Bash => &Bash,
+        ShellName::Elvish => &Elvish,
+        ShellName::Fish => &Fish,
+        ShellName::Powershell => &Powershell,
+        ShellName::Zsh => &Zsh,
+    };
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, command, "gitwork", &mut script);
+    shell
+        .write_registration(completion::VARIABLE, "gitwork", "gitwork", "gitwork", &mut script)
+        .map_err(ScriptError)?;
     output::print(&String::from_utf8_lossy(&script))?;
     Ok(Exit::Done)
 }

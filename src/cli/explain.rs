@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::compare::plan_of;
+use super::completion;
 use super::error::CommandError;
 use super::exit::Exit;
 use super::explain_code::{code_named, explain_code};
@@ -54,7 +55,7 @@ use gitwork_source::{Source, SourceState};
 pub struct ExplainArgs {
     /// Work, or one of its objects as `kind/namespace/name` or any shorter unambiguous form; or the
     /// code of a diagnostic
-    #[arg(value_name = "CLUSTER/WORK[/OBJECT]|CODE")]
+    #[arg(value_name = "CLUSTER/WORK[/OBJECT]|CODE", add = completion::explained())]
     what: String,
     #[command(flatten)]
     source: ReadArgs,

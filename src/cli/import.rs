@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use super::completion;
 use super::current_folder::top_of_source;
 use super::error::CommandError;
 use super::exit::Exit;
@@ -39,7 +40,13 @@ pub struct ImportArgs {
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Work for the objects that are not ManifestWorks
-    #[arg(long, value_name = "CLUSTER/WORK", value_parser = work_key, requires = "files")]
+    #[arg(
+        long,
+        value_name = "CLUSTER/WORK",
+        value_parser = work_key,
+        requires = "files",
+        add = completion::cluster_works(),
+    )]
     into: Option<WorkKey>,
     /// Folder of the source, which has `clusters/` [default: this folder, or the one above in the
     /// working tree that has `gitwork.yaml`, `clusters/` or `groups/`]

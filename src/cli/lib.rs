@@ -12,6 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap_complete::env::CompleteEnv;
 
 mod adopt;
 mod adoption_changes;
@@ -20,6 +21,7 @@ mod approve;
 mod argument_error;
 mod bounded_file;
 mod compare;
+mod completion;
 mod controller;
 mod current_folder;
 mod daemon_file;
@@ -183,6 +185,11 @@ enum Command {
     Completions(documents::CompletionsArgs),
 }
 
+/// Answers the shell and ends the process, if the script of a shell asks for completions.
+pub fn answer_shell() {
+    CompleteEnv::with_factory(|| command(None)).var(completion::VARIABLE).complete();
+}
+
 /// Parses `arguments`, which start with the program's name, and runs the command.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
@@ -225,7 +232,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Delete(args) => work_commands::delete(&args),
         Command::Schema(args) => documents::schema(&args),
         Command::Crds => documents::crds(),
-        Command::Completions(args) => documents::completions(&args, &mut self::command(None)),
+        Command::Completions(args) => documents::completions(&args),
     };
     let exit = result.unwrap_or_else(|error| {
         output::error(&error.message());

@@ -20,3 +20,5 @@ pub const WORK_WRITES_MAX: usize = 5;
 pub const WORK_REQUESTS_MAX: usize = 16;
 /// Objects in the files of one `import`: four works of 5,000 objects.
 pub const IMPORT_OBJECTS_MAX: usize = 20_000;
+/// Bytes of a daemon's file that a shell completes from: 1,000 sources of 4 KiB.
+pub const COMPLETION_FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::output;
+use gitwork_core::config::commit_status::StatusBranchConfig;
 use gitwork_core::limits;
 use gitwork_core::model::facts::{Facts, FactsError};
-use gitwork_core::model::name::RepoPath;
+use gitwork_core::model::name::{CommitId, RepoPath};
 use gitwork_core::model::operation_error::{ErrorClass, OperationError, describe};
 use gitwork_core::model::snapshot::ObjectError;
 use gitwork_core::render::desired::Desired;
-use gitwork_core::report::status_branch::FACTS_FILE;
+use gitwork_core::report::status_branch::{FACTS_FILE, SUMMARY_FILE};
 use gitwork_git::{Repository, RepositoryError};
 use gitwork_source::{Source, SourceConfig, SourceLocation, SourceReadError};
+use serde_json::Value;
 
 /// Why the facts of a status branch cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -47,9 +49,7 @@ pub(super) fn published_facts(config: &SourceConfig, branch: &str) -> Option<Arc
         SourceLocation::Git { remote, .. } => Path::new(&remote.url),
     };
     let repository = Repository::open(folder).ok()?;
-    // What was fetched comes first: a local branch may be old.
-    let references = [format!("refs/remotes/origin/{branch}"), format!("refs/heads/{branch}")];
-    references.iter().find_map(|reference| match read(&repository, reference) {
+    references(branch).iter().find_map(|reference| match read(&repository, reference) {
         Ok(found) => found.map(|(facts, commit)| {
             output::note(&format!("facts of clusters: {reference}:{FACTS_FILE}, commit {commit}"));
             Arc::new(facts)
@@ -60,6 +60,36 @@ pub(super) fn published_facts(config: &SourceConfig, branch: &str) -> Option<Arc
             None
         }
     })
+}
+
+/// What was fetched comes first: a local branch may be old.
+fn references(branch: &str) -> [String; 2] {
+    [format!("refs/remotes/origin/{branch}"), format!("refs/heads/{branch}")]
+}
+
+/// The names of the clusters on the status branch of a clone, if it has one that can be read. Says
+/// nothing.
+pub(super) fn clusters_in_clone(folder: &Path) -> Vec<String> {
+    let facts = file_in_clone(folder, FACTS_FILE).and_then(|text| Facts::read(&text).ok());
+    let clusters = facts.into_iter().flat_map(|facts| facts.managed_clusters.into_keys());
+    clusters.map(|cluster| cluster.to_string()).collect()
+}
+
+/// The id of the source on the status branch of a clone, if it has one that can be read. Says
+/// nothing.
+pub(super) fn source_in_clone(folder: &Path) -> Option<String> {
+    let summary: Value = serde_json::from_slice(&file_in_clone(folder, SUMMARY_FILE)?).ok()?;
+    Some(summary.get("source")?.as_str()?.to_owned())
+}
+
+fn file_in_clone(folder: &Path, file: &str) -> Option<Vec<u8>> {
+    let repository = Repository::open(folder).ok()?;
+    let branch = StatusBranchConfig::default().branch;
+    let mut found = references(&branch).into_iter().filter_map(|reference| {
+        let commit = repository.resolve(&reference).ok()?;
+        text(&repository, commit, file).ok().flatten()
+    });
+    found.next()
 }
 
 /// Gives a source that is read from a remote the facts on its status branch, if what was read needs
@@ -121,9 +151,18 @@ fn read(
         Err(RepositoryError::RevisionMissing { .. }) => return Ok(None),
         Err(why) => return Err(why.into()),
     };
-    let file = RepoPath::root().join(FACTS_FILE);
+    let Some(text) = text(repository, commit, FACTS_FILE)? else { return Ok(None) };
+    Ok(Some((Facts::read(&text)?, commit.short())))
+}
+
+/// The text of a file at the top of a commit; `None` without it.
+fn text(
+    repository: &Repository,
+    commit: CommitId,
+    name: &str,
+) -> Result<Option<Vec<u8>>, PublishedFactsError> {
+    let file = RepoPath::root().join(name);
     let Some(blob) = repository.entry(commit, &file)? else { return Ok(None) };
     let snapshot = repository.snapshot(commit, &RepoPath::root())?;
-    let text = snapshot.snapshot().objects.blob(blob, limits::FACTS_BYTES_MAX)?;
-    Ok(Some((Facts::read(&text)?, commit.short())))
+    Ok(Some(snapshot.snapshot().objects.blob(blob, limits::FACTS_BYTES_MAX)?.to_vec()))
 }

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use super::completion;
 use super::error::{CommandError, did_you_mean};
 use super::exit::Exit;
 use super::hub::runtime;
@@ -46,10 +47,15 @@ enum RolloutCommand {
 #[command(after_help = EXAMPLES)]
 struct RolloutStatusArgs {
     /// Group [default: all groups with `rollout`]
-    #[arg(value_name = "GROUP", value_parser = group)]
+    #[arg(value_name = "GROUP", value_parser = group, add = completion::groups())]
     group: Option<GroupName>,
     /// Select groups of this source
-    #[arg(long, value_name = "ID", value_parser = source_args::source_id)]
+    #[arg(
+        long,
+        value_name = "ID",
+        value_parser = source_args::source_id,
+        add = completion::sources(),
+    )]
     source_id: Option<SourceId>,
     #[command(flatten)]
     hub: HubArgs,

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use super::approval_args::ApprovalArgs;
 use super::argument_error::ArgumentError;
 use super::compare::{HubPlan, plan_against_hub};
+use super::completion;
 use super::error::{CommandError, did_you_mean};
 use super::exit::Exit;
 use super::output;
@@ -32,7 +33,7 @@ pub(super) struct ApproveWaveArgs {
 #[derive(Debug, Args)]
 pub(super) struct RolloutStepArgs {
     /// Group
-    #[arg(value_name = "GROUP", value_parser = group)]
+    #[arg(value_name = "GROUP", value_parser = group, add = completion::groups())]
     group: GroupName,
     #[command(flatten)]
     approval: ApprovalArgs,

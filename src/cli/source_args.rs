@@ -8,6 +8,7 @@ use clap::Args;
 use globset::{GlobBuilder, GlobMatcher};
 
 use super::argument_error::ArgumentError;
+use super::completion;
 use super::current_folder::top_of_source;
 use super::error::{CommandError, did_you_mean};
 use super::schema_args::ObjectCheckArgs;
@@ -48,7 +49,7 @@ pub struct SourceArgs {
     pub path: Option<String>,
     /// Id of this source on the hub. A folder needs one before anything is written [default: from
     /// repository, reference and path; commands that read use the hub's only source]
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", add = completion::sources())]
     pub source_id: Option<String>,
     #[command(flatten)]
     pub credentials: Credentials,
@@ -150,10 +151,10 @@ impl HubArgs {
 #[command(next_help_heading = "Filters")]
 pub struct FilterArgs {
     /// Select clusters by name; `*` and `?` are wildcards
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, value_name = "GLOB", add = completion::clusters())]
     pub cluster: Option<String>,
     /// Select works by name; `*` and `?` are wildcards
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, value_name = "GLOB", add = completion::works())]
     pub work: Option<String>,
 }
 

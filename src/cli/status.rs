@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::completion;
 use super::error::CommandError;
 use super::exit::Exit;
 use super::view::show;
@@ -30,7 +31,11 @@ pub fn status(args: &StatusArgs) -> Result<Exit, CommandError> {
 #[command(after_help = TREE_EXAMPLES)]
 pub struct TreeArgs {
     /// Cluster, or one of its works; `*` and `?` are wildcards in both names
-    #[arg(value_name = "CLUSTER[/WORK]", conflicts_with_all = ["cluster", "work"])]
+    #[arg(
+        value_name = "CLUSTER[/WORK]",
+        conflicts_with_all = ["cluster", "work"],
+        add = completion::cluster_works(),
+    )]
     which: Option<String>,
     #[command(flatten)]
     view: ViewArgs,

@@ -4,6 +4,7 @@ use clap::Args;
 use jiff::Timestamp;
 
 use super::argument_error::ArgumentError;
+use super::completion;
 use super::error::CommandError;
 use super::exit::Exit;
 use super::hub::runtime;
@@ -40,7 +41,12 @@ pub struct ResumeArgs {
 #[derive(Debug, Args)]
 pub struct ReconcileArgs {
     /// Id of the source, as the log and `gitwork status -o wide` show it
-    #[arg(long, value_name = "ID", value_parser = source_args::source_id)]
+    #[arg(
+        long,
+        value_name = "ID",
+        value_parser = source_args::source_id,
+        add = completion::sources(),
+    )]
     source_id: SourceId,
     #[command(flatten)]
     hub: HubArgs,
@@ -49,10 +55,15 @@ pub struct ReconcileArgs {
 #[derive(Debug, Args)]
 struct TargetArgs {
     /// Cluster, or one of its works [default: the whole source]
-    #[arg(value_name = "CLUSTER[/WORK]", value_parser = target)]
+    #[arg(value_name = "CLUSTER[/WORK]", value_parser = target, add = completion::cluster_works())]
     target: Option<SuspensionTarget>,
     /// Id of the source, as the log and `gitwork status -o wide` show it
-    #[arg(long, value_name = "ID", value_parser = source_args::source_id)]
+    #[arg(
+        long,
+        value_name = "ID",
+        value_parser = source_args::source_id,
+        add = completion::sources(),
+    )]
     source_id: SourceId,
     #[command(flatten)]
     hub: HubArgs,

@@ -4,6 +4,7 @@ use clap::Args;
 use jiff::Timestamp;
 
 use super::argument_error::ArgumentError;
+use super::completion;
 use super::error::CommandError;
 use super::exit::Exit;
 use super::hub::runtime;
@@ -20,7 +21,12 @@ pub struct TrustArgs {
     #[arg(value_name = "COMMIT", value_parser = commit)]
     commit: CommitId,
     /// Id of the source, as the log and `gitwork status -o wide` show it
-    #[arg(long, value_name = "ID", value_parser = source_args::source_id)]
+    #[arg(
+        long,
+        value_name = "ID",
+        value_parser = source_args::source_id,
+        add = completion::sources(),
+    )]
     source_id: SourceId,
     #[command(flatten)]
     hub: HubArgs,

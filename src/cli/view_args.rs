@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::argument_error::ArgumentError;
+use super::completion;
 use super::source_args::{self, Filter, FilterArgs, HubArgs};
 use gitwork_core::model::name::{ClusterName, SourceId, WorkKey, WorkName};
 use gitwork_core::report::outputs::WorksOutput;
@@ -19,7 +20,12 @@ use gitwork_core::text::style::{ColorMode, TextStyle};
 #[derive(Debug, Args)]
 pub struct ViewArgs {
     /// Select works of this source
-    #[arg(long, value_name = "ID", value_parser = source_args::source_id)]
+    #[arg(
+        long,
+        value_name = "ID",
+        value_parser = source_args::source_id,
+        add = completion::sources(),
+    )]
     pub(super) source_id: Option<SourceId>,
     #[command(flatten)]
     pub filter: FilterArgs,

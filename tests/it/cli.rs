@@ -295,8 +295,9 @@ fn schemas_crds_and_completions_are_printed() {
     }
     let crds = out(&run(folder.path(), &["crds"]));
     assert_eq!(crds.matches("\nkind: CustomResourceDefinition\n").count(), 9);
-    for shell in ["bash", "zsh", "fish"] {
-        assert!(out(&run(folder.path(), &["completions", shell])).contains("gitwork"), "{shell}");
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = out(&run(folder.path(), &["completions", shell]));
+        assert!(script.contains("GITWORK_COMPLETE"), "{shell}: {script}");
     }
 }
 

@@ -14,6 +14,7 @@ mod browser;
 mod cases;
 mod catalogue;
 mod cli;
+mod completions;
 mod control_plane;
 mod controller;
 mod crash;

@@ -9,6 +9,7 @@ use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
+use super::super::completion;
 use super::created_work::{
     ANNOTATION_PLACEMENT, WorkOnHub, act_on_newest, marks, new_work, read, read_all, request,
 };
@@ -43,6 +44,7 @@ pub struct CreateWorkArgs {
         value_name = "NAME",
         value_delimiter = ',',
         value_parser = cluster_name,
+        add = completion::cluster_list(),
         required_unless_present = "placement",
         conflicts_with = "placement"
     )]

@@ -6,6 +6,7 @@ use clap::Args;
 use kube::api::{DeleteParams, Preconditions};
 use kube::{Client, ResourceExt as _};
 
+use super::super::completion;
 use super::created_work::{WorkOnHub, act_on_newest, read, read_all, request};
 use super::work_command_error::WorkCommandError;
 use crate::error::CommandError;
@@ -20,7 +21,7 @@ use gitwork_core::model::operation_error::describe;
 #[command(after_help = EXAMPLES)]
 pub struct DeleteWorkArgs {
     /// Name of the ManifestWork
-    #[arg(value_name = "NAME", value_parser = work_name)]
+    #[arg(value_name = "NAME", value_parser = work_name, add = completion::works())]
     name: WorkName,
     /// Clusters, separated by commas
     #[arg(
@@ -28,6 +29,7 @@ pub struct DeleteWorkArgs {
         value_name = "NAME",
         value_delimiter = ',',
         value_parser = cluster_name,
+        add = completion::cluster_list(),
         required = true
     )]
     clusters: Vec<ClusterName>,

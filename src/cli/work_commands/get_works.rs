@@ -5,6 +5,7 @@ use kube::api::DynamicObject;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::super::completion;
 use super::created_work::{ANNOTATION_CREATED_BY, CREATE_WORK, owner};
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -22,7 +23,12 @@ use gitwork_hub::{fleet, retry_transient};
 #[command(after_help = EXAMPLES)]
 pub struct GetWorksArgs {
     /// Name of the ManifestWorks [default: all]
-    #[arg(value_name = "NAME", value_parser = work_name, conflicts_with = "work")]
+    #[arg(
+        value_name = "NAME",
+        value_parser = work_name,
+        conflicts_with = "work",
+        add = completion::works(),
+    )]
     name: Option<WorkName>,
     #[command(flatten)]
     filter: FilterArgs,
