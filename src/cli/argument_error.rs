@@ -26,6 +26,9 @@ pub enum ArgumentError {
     /// The work's name is invalid.
     #[error("the work's name {0}")]
     Work(NameError),
+    /// The name of an object on the hub is invalid.
+    #[error("the name {0}")]
+    ObjectName(NameError),
     /// A work is named without its cluster.
     #[error("name it as CLUSTER/WORK")]
     WorkKey,

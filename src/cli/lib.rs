@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::env::CompleteEnv;
 
+mod admission;
 mod adopt;
 mod adoption_changes;
 mod approval_args;
@@ -173,6 +174,12 @@ enum Command {
     /// Run several replicas for high availability: a Lease elects the one that writes. It does not
     /// start where OCM's own controller leads.
     Controller(controller::ControllerArgs),
+    /// Run the admission webhooks of ManifestWorks and ManifestWorkReplicaSets
+    ///
+    /// They reject works without manifests, without names, with duplicates, over the size limit, or
+    /// with an executor that their author may not use. Run several replicas: they share their
+    /// certificates.
+    Admission(Box<admission::AdmissionArgs>),
     /// List ManifestWorks on the hub
     Get(work_commands::GetArgs),
     /// Delete a ManifestWork that was created without Git
@@ -228,6 +235,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Facts(args) => facts::facts(&args),
         Command::Create(args) => work_commands::create(&args),
         Command::Controller(args) => controller::controller(args),
+        Command::Admission(args) => admission::admission(*args),
         Command::Get(args) => work_commands::get(&args),
         Command::Delete(args) => work_commands::delete(&args),
         Command::Schema(args) => documents::schema(&args),

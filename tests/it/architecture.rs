@@ -28,12 +28,14 @@ const CRATES: &[&str] = &[
     "core",
     "signatures",
     "replica-sets",
+    "admission-rules",
     "agent-core",
     "runtime",
     "kube",
     "git",
     "source",
     "hub",
+    "admission",
     "controller",
     "forge",
     "daemon",
@@ -64,6 +66,7 @@ const PURE: &[&str] = &[
     "core",
     "signatures",
     "replica-sets",
+    "admission-rules",
     "agent-core",
 ];
 

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use gitwork_admission::limits as admission;
+use gitwork_admission_rules::limits as rules_of_admission;
 use gitwork_agent_core::feedback::FEEDBACK_BYTES_MAX;
 use gitwork_core::limits as core;
 use gitwork_core::plan::budget::Budget;
@@ -344,4 +346,48 @@ fn waits_and_budgets_are_those_of_the_code() {
         )],
     );
     assert_eq!(minutes(daemon::STATUS_PAUSE_MAX), 1, "docs/scaling.md says a minute");
+}
+
+#[test]
+fn limits_of_the_admission_webhooks_are_those_of_the_code() {
+    let row = |what: &str, limit: String| format!("| {what} | {limit} |");
+    let time = |time| format!("{} s", seconds(time));
+    check(
+        "admission.md",
+        &[
+            row("connections", format!("{}; others wait", admission::CONNECTIONS_MAX)),
+            row("from the connection to the first request", time(admission::CONNECTION_SETUP)),
+            row(
+                "head of a request",
+                format!("{}, {} fields", size(admission::HEAD_BYTES_MAX), admission::HEADERS_MAX),
+            ),
+            row(
+                "body of a request",
+                format!(
+                    "twice the manifest limit and {}; all bodies together {}",
+                    size(admission::body_bytes_max(0)),
+                    size(admission::BODIES_BYTES_MAX)
+                ),
+            ),
+            row("time for a body", time(admission::BODY_READ)),
+            row("time for a request", time(admission::REQUEST)),
+            row(
+                "requests at once",
+                format!(
+                    "{}, and {} questions to the API server; others wait",
+                    admission::REQUESTS_AT_ONCE,
+                    admission::ACCESS_REVIEWS_AT_ONCE
+                ),
+            ),
+            row(
+                "errors in one answer",
+                format!("{}; others are counted", rules_of_admission::ERRORS_MAX),
+            ),
+            format!("none has more than {} levels", rules_of_admission::MANIFEST_DEPTH_MAX),
+            format!("The limit is {};", size(rules_of_admission::MANIFESTS_BYTES_MAX)),
+            format!("gitwork reads changed files within {} s", seconds(admission::FILES_CHECK)),
+            format!("They look every {} s", seconds(rules_of_admission::CHECK_INTERVAL_MAX)),
+            format!("default: {} days", seconds(admission::CERTIFICATE_LIFETIME) / (24 * 3600)),
+        ],
+    );
 }

@@ -6,6 +6,7 @@
     reason = "tests fail by panicking"
 )]
 
+mod admission;
 mod agent;
 mod architecture;
 mod bounded_process;

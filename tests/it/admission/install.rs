@@ -1,0 +1,129 @@
+//! `deploy/admission.yaml`: it can be applied, and its rights are exactly those that are used.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::authorization::v1::{SelfSubjectRulesReview, SelfSubjectRulesReviewSpec};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::Client;
+use kube::api::{Api, ListParams, PostParams};
+
+use super::fixture::{
+    DEADLINE, Kind, Objects, Program, configuration, executed, namespace, new_hub, secret_text,
+    until_called,
+};
+use crate::deploy::read;
+use crate::harness::{self, apply, apply_all, eventually, tally};
+
+/// `verb group/resource names` of each rule that counts for the caller in a namespace.
+async fn granted(client: Client, namespace: &str) -> BTreeSet<String> {
+    let spec = SelfSubjectRulesReviewSpec { namespace: Some(namespace.to_owned()) };
+    let review = SelfSubjectRulesReview { spec, ..Default::default() };
+    let reviews: Api<SelfSubjectRulesReview> = Api::all(client);
+    let status = reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap();
+    let mut granted = BTreeSet::new();
+    for rule in status.resource_rules {
+        let names = rule.resource_names.unwrap_or_default().join(" ");
+        for group in rule.api_groups.iter().flatten() {
+            for resource in rule.resources.iter().flatten() {
+                let of = |verb: &String| format!("{verb} {group}/{resource} {names}");
+                granted.extend(rule.verbs.iter().map(of));
+            }
+        }
+    }
+    granted.retain(|rule| !rule.contains(".k8s.io/self"));
+    granted
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn account_has_exactly_the_rights_that_are_used() {
+    let (hub, kubeconfig) = new_hub().await;
+    let client = hub.client_for("gitwork", "gitwork-admission").await;
+    let everywhere = [
+        "create authorization.k8s.io/subjectaccessreviews ",
+        "get admissionregistration.k8s.io/validatingwebhookconfigurations gitwork-admission",
+        "patch admissionregistration.k8s.io/validatingwebhookconfigurations gitwork-admission",
+    ];
+    let at_home = [
+        "create /secrets ",
+        "get /secrets gitwork-admission-tls",
+        "update /secrets gitwork-admission-tls",
+    ];
+    let everywhere: BTreeSet<String> = everywhere.map(str::to_owned).into();
+    let mut home = everywhere.clone();
+    home.extend(at_home.map(str::to_owned));
+    let counted = || async {
+        let found = granted(client.clone(), "gitwork").await;
+        if found == home { Ok(()) } else { Err(format!("{found:?}")) }
+    };
+    eventually("exactly the rights of the manifests to count", DEADLINE, counted).await.unwrap();
+    assert_eq!(granted(client.clone(), "default").await, everywhere);
+
+    // A rotation and a question use each of them, and nothing is forbidden.
+    let mut requests = hub.requests();
+    let flags = ["--serving-name", "127.0.0.1", "--certificate-lifetime", "30"];
+    let program = Program::start(&kubeconfig, &flags);
+    let address = program.webhooks().await;
+    let object = configuration("gitwork-admission", address, address);
+    apply_all(hub.client(), &[object]).await.unwrap();
+    let space = namespace(&hub, None).await;
+    until_called(&hub, &space).await;
+    let objects = Objects::new(hub.client(), Kind::Work, &space);
+    objects.create("one", &executed("apps/deployer")).await.unwrap();
+    let next = || async {
+        let next = secret_text(&hub, "gitwork-admission-tls", "next-ca.crt").await;
+        next.map(|_| ()).ok_or_else(|| program.log())
+    };
+    eventually("a successor of the certificate", DEADLINE, next).await.unwrap();
+    let user = "system:serviceaccount:gitwork:gitwork-admission";
+    let made = requests.take();
+    let made = made
+        .iter()
+        .filter(|request| request.user == user && request.user_agent.starts_with("gitwork/"));
+    let used: BTreeSet<String> = tally(made).into_keys().collect();
+    let expected = [
+        "create secrets",
+        "create subjectaccessreviews",
+        "get secrets",
+        "get validatingwebhookconfigurations",
+        "patch validatingwebhookconfigurations",
+        "update secrets",
+    ];
+    assert_eq!(used, expected.map(str::to_owned).into());
+    assert!(!program.log().contains("orbidden"), "{}", program.log());
+}
+
+/// The namespace takes only pods of the restricted Pod Security Standard.
+#[tokio::test]
+async fn pods_become_ready_and_the_service_finds_them() {
+    let cluster = harness::managed().await;
+    apply(cluster.client(), &read("deploy/admission.yaml")).await.unwrap();
+    let deployments: Api<Deployment> = Api::namespaced(cluster.client(), "gitwork");
+    let ready = || async {
+        let status = deployments.get("gitwork-admission").await.map_err(|e| e.to_string())?.status;
+        let status = status.unwrap_or_default();
+        if status.available_replicas == Some(2) { Ok(()) } else { Err(format!("{status:?}")) }
+    };
+    let deadline = Duration::from_secs(300);
+    eventually("the Deployment to be available", deadline, ready).await.unwrap();
+    let slices: Api<EndpointSlice> = Api::namespaced(cluster.client(), "gitwork");
+    let of_service = ListParams::default().labels("kubernetes.io/service-name=gitwork-admission");
+    let found = || async {
+        let slices = slices.list(&of_service).await.map_err(|e| e.to_string())?.items;
+        let endpoints = slices.iter().flat_map(|slice| &slice.endpoints).count();
+        let ports: Vec<_> = slices.iter().flat_map(|s| s.ports.iter().flatten()).collect();
+        match ports[..] {
+            [port] if endpoints == 2 && port.port == Some(9443) => Ok(()),
+            _ => Err(format!("{endpoints} endpoints, ports {ports:?}")),
+        }
+    };
+    eventually("the Service to find the pods", deadline, found).await.unwrap();
+}
+
+#[test]
+fn image_is_that_of_the_other_programs() {
+    let image = format!("image: registry.example.com/gitwork:{}\n", env!("CARGO_PKG_VERSION"));
+    assert!(read("deploy/admission.yaml").contains(&image));
+    assert!(read("deploy/controller.yaml").contains(&image));
+}
