@@ -172,7 +172,7 @@ pub(super) fn measure() {
     while rollout.taken() < DONE + AT_A_TIME {
         written = rollout.pass();
     }
-    assert_eq!(written, AT_A_TIME, "one work of each cluster changes");
+    assert_eq!(written, AT_A_TIME * WORKS, "all works are marked with the content");
     let waiting = CLUSTERS - rollout.taken();
     assert_eq!(rollout.world.desired.works.len(), CLUSTERS * WORKS);
     let earlier = rollout.world.desired.works.values().filter(|work| work.is_earlier).count();
@@ -202,7 +202,7 @@ pub(super) fn measure() {
         events.push(began.elapsed());
     }
     let began = Instant::now();
-    assert_eq!(rollout.pass(), AT_A_TIME);
+    assert_eq!(rollout.pass(), AT_A_TIME * WORKS);
     let next = began.elapsed();
     let least = |times: Vec<_>| milliseconds(times.into_iter().min().unwrap());
     print("rollout under way, 1,000 clusters x 10 works: a pass without news: ms", least(passes));

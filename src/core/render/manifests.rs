@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::object_checks::ObjectChecks;
 use super::substitute::Substitution;
+use super::template;
 use crate::config::SecretPolicy;
 use crate::config::file;
 use crate::config::file_names::{WORK_FILE, is_misnamed};
@@ -74,7 +75,9 @@ pub fn read(
         }
         reader.objects(value, &document);
     }
-    ParsedManifests { manifests: reader.manifests, diagnostics: reader.diagnostics.into_all() }
+    let mut diagnostics = reader.diagnostics.into_all();
+    template::add_hints(&mut diagnostics, bytes);
+    ParsedManifests { manifests: reader.manifests, diagnostics }
 }
 
 /// Namespaces and CRDs first, as what follows may need them; then as the files stand.

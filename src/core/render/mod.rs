@@ -11,6 +11,7 @@ pub mod object_checks;
 pub mod renderer;
 mod snippets;
 pub(crate) mod substitute;
+mod template;
 #[cfg(test)]
 pub(crate) mod test_repository;
 pub(crate) mod values;
