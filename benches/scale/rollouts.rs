@@ -116,6 +116,24 @@ impl Rollout {
         writes.len()
     }
 
+    /// The clusters that got their content last are at work on it: their agents say nothing of this
+    /// generation. `is_done`: they have applied it.
+    fn set_last(&mut self, count: usize, is_done: bool) {
+        let version = |work: &Value| work["metadata"]["generation"].as_i64().unwrap();
+        let mut last: Vec<(WorkKey, Value)> =
+            self.hub.iter().map(|(key, work)| (key.clone(), work.clone())).collect();
+        last.sort_by_key(|(_, work)| -version(work));
+        for (key, mut work) in last.into_iter().take(count) {
+            let observed = if is_done { version(&work) } else { version(&work) - 1 };
+            work["metadata"]["resourceVersion"] = self.next().to_string().into();
+            for condition in work["status"]["conditions"].as_array_mut().unwrap() {
+                condition["observedGeneration"] = observed.into();
+            }
+            self.hub.insert(key, work.clone());
+            self.world.change(ObservedWork::from_manifest_work(work).unwrap());
+        }
+    }
+
     fn next(&mut self) -> usize {
         self.version += 1;
         self.version
@@ -173,6 +191,7 @@ pub(super) fn measure() {
         written = rollout.pass();
     }
     assert_eq!(written, AT_A_TIME * WORKS, "all works are marked with the content");
+    rollout.set_last(written, false);
     let waiting = CLUSTERS - rollout.taken();
     assert_eq!(rollout.world.desired.works.len(), CLUSTERS * WORKS);
     let earlier = rollout.world.desired.works.values().filter(|work| work.is_earlier).count();
@@ -201,6 +220,7 @@ pub(super) fn measure() {
         rollout.world.publish();
         events.push(began.elapsed());
     }
+    rollout.set_last(written, true);
     let began = Instant::now();
     assert_eq!(rollout.pass(), AT_A_TIME * WORKS);
     let next = began.elapsed();
