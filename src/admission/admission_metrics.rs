@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gitwork_admission_rules::AccessAnswer;
 use gitwork_admission_rules::reviewed_kind::ReviewedKind;
-use prometheus_client::encoding::text::encode;
+use gitwork_runtime::probes::metrics_text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -107,10 +107,7 @@ impl AdmissionMetrics {
 
     /// The text for a scrape.
     pub fn encode(&self) -> String {
-        let mut text = String::new();
-        // Writing into a String does not fail.
-        let _written = encode(&mut text, &self.registry);
-        text
+        metrics_text(&self.registry)
     }
 }
 

@@ -6,7 +6,6 @@ mod admission_metrics;
 mod certificate_upkeep;
 pub mod limits;
 mod mounted;
-mod probes;
 mod run;
 mod self_made;
 mod serving_certificate;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,6 +16,8 @@ use gitwork_hub::client::{ClientError, Connect};
 use gitwork_retry::log_error;
 use gitwork_retry::operation_error::{ErrorClass, OperationError};
 use gitwork_runtime::clock::WallClock;
+use gitwork_runtime::probes;
+use gitwork_runtime::probes::Probes;
 use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -24,8 +27,6 @@ use crate::admission_metrics::AdmissionMetrics;
 use crate::certificate_upkeep::CertificateUpkeep;
 use crate::limits;
 use crate::mounted::MountedCertificate;
-use crate::probes;
-use crate::probes::Probes;
 use crate::serving_certificate::{CertificateError, ServingCertificate};
 use crate::webhook_server::WebhookServer;
 use crate::webhook_service::WebhookService;
@@ -136,8 +137,13 @@ pub async fn run(
     let failed = |address| move |source| AdmissionError::Listen { address, source };
     if let Some(address) = options.listen {
         let listener = probes::listen(address).await.map_err(failed(address))?;
-        let probes = Probes { metrics: metrics.clone(), is_ready: is_ready.clone() };
-        tokio::spawn(async move { drop(probes::serve(listener, probes).await) });
+        let (metrics, is_ready) = (metrics.clone(), is_ready.clone());
+        let probes = Probes {
+            is_ready: Arc::new(move || is_ready.load(Ordering::Relaxed)),
+            unready: "no certificate that is announced, or shutting down\n",
+            metrics: Arc::new(move || metrics.encode()),
+        };
+        tokio::spawn(probes::serve(listener, probes, pending()));
     }
     let address = options.webhook_listen;
     let listener = TcpListener::bind(address).await.map_err(failed(address))?;

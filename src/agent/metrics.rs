@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicI64;
 
+use gitwork_runtime::probes::metrics_text;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -106,11 +107,7 @@ impl AgentMetrics {
 
     /// All metrics in OpenMetrics' text format.
     pub fn text(&self) -> String {
-        let mut text = String::new();
-        match prometheus_client::encoding::text::encode(&mut text, &self.registry) {
-            Ok(()) => text,
-            Err(_) => String::new(),
-        }
+        metrics_text(&self.registry)
     }
 }
 

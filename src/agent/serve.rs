@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use rustls::ServerConfig;
@@ -25,6 +25,7 @@ use gitwork_retry::log_error;
 use gitwork_retry::operation_error::{ErrorClass, OperationError};
 use gitwork_runtime::connection::{Bounded, ConnectionTimeout};
 use gitwork_runtime::limits;
+use gitwork_runtime::probes::metrics_response;
 
 /// Time limit of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -116,8 +117,7 @@ async fn readiness(current: Current) -> impl IntoResponse {
 }
 
 async fn scrape(metrics: Arc<AgentMetrics>) -> impl IntoResponse {
-    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, content_type)], metrics.text())
+    metrics_response(metrics.text())
 }
 
 fn acceptor(files: Option<(&Path, &Path)>) -> Result<TlsAcceptor, ServeError> {

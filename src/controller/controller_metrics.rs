@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicI64;
 
-use prometheus_client::encoding::text::encode;
+use gitwork_runtime::probes::metrics_text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -56,9 +56,6 @@ impl ControllerMetrics {
 
     /// The text for a scrape.
     pub fn encode(&self) -> String {
-        let mut text = String::new();
-        // Writing into a String does not fail.
-        let _written = encode(&mut text, &self.registry);
-        text
+        metrics_text(&self.registry)
     }
 }

@@ -9,7 +9,6 @@ pub mod hub_api;
 pub mod limits;
 mod ocm_lease;
 mod pass;
-mod probes;
 mod run;
 mod set_writer;
 mod shared;

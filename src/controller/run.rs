@@ -15,6 +15,8 @@ use gitwork_retry::BoundedRetries;
 use gitwork_retry::log_error;
 use gitwork_retry::operation_error::{ErrorClass, OperationError};
 use gitwork_runtime::clock::WallClock;
+use gitwork_runtime::probes;
+use gitwork_runtime::probes::Probes;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::controller_lease::{acquire, candidate, hold};
@@ -23,8 +25,6 @@ use crate::hub_api::{HubApi, HubRequestError};
 use crate::limits;
 use crate::ocm_lease::OcmLeaseName;
 use crate::pass::run_passes;
-use crate::probes;
-use crate::probes::Probes;
 use crate::shared::SharedController;
 use crate::store::ControllerState;
 
@@ -126,8 +126,13 @@ pub async fn run(
     if let Some(address) = options.listen {
         let listener = probes::listen(address).await;
         let listener = listener.map_err(|source| ControllerError::Listen { address, source })?;
-        let probes = Probes { metrics: metrics.clone(), is_ready: is_ready.clone() };
-        tokio::spawn(async move { drop(probes::serve(listener, probes).await) });
+        let (metrics, is_ready) = (metrics.clone(), is_ready.clone());
+        let probes = Probes {
+            is_ready: Arc::new(move || is_ready.load(Ordering::Relaxed)),
+            unready: "the hub has not been read yet\n",
+            metrics: Arc::new(move || metrics.encode()),
+        };
+        tokio::spawn(probes::serve(listener, probes, pending()));
     }
     let api = Arc::new(HubApi::connect(connect, metrics.clone()).await?);
     let replica = Replica { api, options, clock, metrics, is_ready };

@@ -4,17 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use axum::Router;
-use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
-use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::metrics::Metrics;
-use gitwork_runtime::connection::{Bounded, ConnectionTimeout};
-use gitwork_runtime::limits;
+use gitwork_runtime::probes;
+use gitwork_runtime::probes::Probes;
 
 /// The state behind the probes.
 #[derive(Debug)]
@@ -39,12 +34,6 @@ impl Health {
     }
 }
 
-#[derive(Clone)]
-struct Served {
-    metrics: Arc<Metrics>,
-    health: Arc<Health>,
-}
-
 /// A listener for [`serve`]; the address may have port 0.
 pub async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     TcpListener::bind(address).await
@@ -57,29 +46,14 @@ pub async fn serve(
     health: Arc<Health>,
     mut stop: watch::Receiver<bool>,
 ) -> std::io::Result<()> {
-    let router = Router::new()
-        .route("/healthz", get(|| async { "ok\n" }))
-        .route("/readyz", get(readyz))
-        .route("/metrics", get(scrape))
-        .with_state(Served { metrics, health });
+    let probes = Probes {
+        is_ready: Arc::new(move || health.is_ready()),
+        unready: "a source or the hub has not been read yet\n",
+        metrics: Arc::new(move || metrics.encode()),
+    };
     let stopped = async move {
         // An error means that the sender is gone, which is a stop too.
         let _stopped = stop.wait_for(|stop| *stop).await;
     };
-    let timeout = ConnectionTimeout::Idle(limits::PROBE_IDLE);
-    let listener = Bounded::new(listener, limits::PROBE_CONNECTIONS_MAX, timeout);
-    axum::serve(listener, router).with_graceful_shutdown(stopped).await
-}
-
-async fn readyz(State(served): State<Served>) -> impl IntoResponse {
-    if served.health.is_ready() {
-        (StatusCode::OK, "ok\n")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "a source or the hub has not been read yet\n")
-    }
-}
-
-async fn scrape(State(served): State<Served>) -> impl IntoResponse {
-    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, content_type)], served.metrics.encode())
+    probes::serve(listener, probes, stopped).await
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
 use gitwork_core::model::name::SourceId;
@@ -12,6 +11,7 @@ use gitwork_core::plan::{Action, Guard, Plan};
 use gitwork_core::render::desired::Desired;
 use gitwork_core::report::status::State;
 use gitwork_core::report::status::source::SourceStatus;
+use gitwork_runtime::probes::metrics_text;
 
 mod families;
 
@@ -203,10 +203,7 @@ impl Metrics {
 
     /// The metrics in the OpenMetrics text format.
     pub fn encode(&self) -> String {
-        let mut out = String::new();
-        // Writing to a string does not fail.
-        let _infallible = text::encode(&mut out, &self.registry);
-        out
+        metrics_text(&self.registry)
     }
 }
 

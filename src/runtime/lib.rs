@@ -1,5 +1,5 @@
-//! What the programs need to run: logs, bounded connections, queues, heap settings, the time of
-//! day.
+//! What the programs need to run: logs, probes, bounded connections, queues, heap settings, the
+//! time of day.
 //!
 //! ```
 //! use std::time::Duration;
@@ -23,4 +23,5 @@ pub mod connection;
 pub mod heap;
 pub mod limits;
 pub mod logs;
+pub mod probes;
 pub mod queue;
