@@ -3,14 +3,13 @@
 
 use gitwork_admission_rules::{AccessAnswer, AccessQuestion};
 use gitwork_hub::client::{ClientError, Connect};
+use gitwork_hub::credentials::{HubCredentials, HubCredentialsError};
 use gitwork_kube::api_status::ApiStatus;
 use gitwork_kube::connection::{ApiConnection, RequestLimits};
 use gitwork_retry::RetryClass;
 use gitwork_retry::operation_error::{ErrorClass, OperationError};
 use http::{Method, Request, StatusCode, header};
 use serde_json::Value;
-use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout};
 
 use crate::limits;
 
@@ -99,9 +98,7 @@ impl OperationError for AdmissionApiError {
 /// The connection to the API server.
 pub(crate) struct AdmissionApi {
     connection: ApiConnection,
-    /// Reads the credentials again.
-    connect: Connect,
-    renewed: Mutex<Option<Instant>>,
+    credentials: HubCredentials,
 }
 
 /// One request; it can be sent twice.
@@ -139,11 +136,9 @@ impl ApiCall<'_> {
 impl AdmissionApi {
     /// Connects.
     pub async fn connect(connect: Connect) -> Result<Self, ClientError> {
-        let client = timeout(limits::API_CALL, connect()).await;
-        let client =
-            client.map_err(|_| ClientError::Setup("no credentials in time".to_owned()))??;
-        let connection = ApiConnection::new(client, LIMITS);
-        Ok(Self { connection, connect, renewed: Mutex::new(None) })
+        let credentials = HubCredentials::new(connect, limits::API_CALL);
+        let connection = ApiConnection::new(credentials.read().await?, LIMITS);
+        Ok(Self { connection, credentials })
     }
 
     /// Sends a request. The answer is an object.
@@ -178,19 +173,10 @@ impl AdmissionApi {
         Ok(AccessQuestion::answer(&self.send(&call).await?))
     }
 
-    /// Reads the credentials again, unless that just happened.
     async fn renew(&self) -> Result<(), ApiFailure> {
-        let mut renewed = self.renewed.lock().await;
-        if renewed.is_some_and(|at| at.elapsed() < limits::RECONNECT) {
-            return Ok(());
-        }
-        *renewed = Some(Instant::now());
-        let client = timeout(limits::API_CALL, (self.connect)()).await;
-        let late = |_| ApiFailure::NoAnswer("no credentials in time".to_owned());
-        let failed = |error| ApiFailure::Credentials(Box::new(error));
-        let client = client.map_err(late)?.map_err(failed)?;
-        self.connection.set_client(client);
-        tracing::info!("the hub did not accept the credentials; read them again");
-        Ok(())
+        self.credentials.renew(&self.connection).await.map_err(|error| match error {
+            HubCredentialsError::Late => ApiFailure::NoAnswer(error.to_string()),
+            HubCredentialsError::Client(error) => ApiFailure::Credentials(Box::new(error)),
+        })
     }
 }

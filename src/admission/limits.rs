@@ -41,8 +41,6 @@ pub const ACCESS_REVIEWS_AT_ONCE: usize = 64;
 pub const API_CALL: Duration = Duration::from_secs(5);
 /// One response of the API server, in bytes: a Secret or a configuration.
 pub const RESPONSE_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Between two reads of rejected credentials.
-pub const RECONNECT: Duration = Duration::from_secs(5);
 /// Between two looks at the certificates until there is one: two replicas that start at once may
 /// be in each other's way.
 pub const FIRST_RETRY: Duration = Duration::from_secs(1);

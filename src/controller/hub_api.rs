@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gitwork_hub::client::{ClientError, Connect};
+use gitwork_hub::credentials::{HubCredentials, HubCredentialsError};
 use gitwork_hub::limits::HUB_CALL;
 use gitwork_kube::api_status::ApiStatus;
 use gitwork_kube::connection::{ApiConnection, ApiResponse, RequestError, RequestLimits};
@@ -14,8 +15,6 @@ use gitwork_retry::operation_error::{ErrorClass, OperationError};
 use http::{Method, Request, StatusCode, header};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout};
 
 use crate::controller_metrics::ControllerMetrics;
 use crate::limits;
@@ -171,9 +170,7 @@ impl OperationError for HubRequestError {
 /// The connection to the hub.
 pub struct HubApi {
     connection: ApiConnection,
-    /// Reads the credentials again.
-    connect: Connect,
-    renewed: Mutex<Option<Instant>>,
+    credentials: HubCredentials,
     metrics: Arc<ControllerMetrics>,
 }
 
@@ -222,11 +219,9 @@ impl HubApi {
         connect: Connect,
         metrics: Arc<ControllerMetrics>,
     ) -> Result<Self, ClientError> {
-        let client = timeout(HUB_CALL, connect()).await;
-        let client =
-            client.map_err(|_| ClientError::Setup("no credentials in time".to_owned()))??;
-        let connection = ApiConnection::new(client, LIMITS);
-        Ok(Self { connection, connect, renewed: Mutex::new(None), metrics })
+        let credentials = HubCredentials::new(connect, HUB_CALL);
+        let connection = ApiConnection::new(credentials.read().await?, LIMITS);
+        Ok(Self { connection, credentials, metrics })
     }
 
     /// Sends a request. The answer is an object, or a `Status` after a deletion.
@@ -283,19 +278,10 @@ impl HubApi {
         opened
     }
 
-    /// Reads the credentials again, unless that just happened.
     async fn renew(&self) -> Result<(), HubRequestCause> {
-        let mut renewed = self.renewed.lock().await;
-        if renewed.is_some_and(|at| at.elapsed() < limits::RECONNECT) {
-            return Ok(());
-        }
-        *renewed = Some(Instant::now());
-        let client = timeout(HUB_CALL, (self.connect)()).await;
-        let late = |_| HubRequestCause::NoAnswer("no credentials in time".to_owned());
-        let failed = |error| HubRequestCause::Credentials(Box::new(error));
-        let client = client.map_err(late)?.map_err(failed)?;
-        self.connection.set_client(client);
-        tracing::info!("the hub did not accept the credentials; read them again");
-        Ok(())
+        self.credentials.renew(&self.connection).await.map_err(|error| match error {
+            HubCredentialsError::Late => HubRequestCause::NoAnswer(error.to_string()),
+            HubCredentialsError::Client(error) => HubRequestCause::Credentials(Box::new(error)),
+        })
     }
 }

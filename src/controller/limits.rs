@@ -31,8 +31,6 @@ pub const LIST_PAGES_MAX: usize = 2_000;
 pub const RESPONSE_BYTES_MAX: usize = LIST_PAGE as usize * 1536 * 1024;
 /// One event of a watch, in bytes. The API server accepts requests of up to 3 MiB.
 pub const EVENT_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Between two reads of rejected credentials.
-pub const RECONNECT: Duration = Duration::from_secs(5);
 /// How long a Lease is valid without a renewal, as in Kubernetes' own controllers.
 pub const LEASE_DURATION: Duration = Duration::from_secs(15);
 /// A leader that could not renew for so long stops writing, before another one may begin.

@@ -3,10 +3,9 @@
 
 use http::StatusCode;
 use kube::Client;
-use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout};
 
 use crate::client::Connect;
+use crate::credentials::{HubCredentials, HubCredentialsError};
 use crate::request::ApiRequest;
 use crate::response::{self, RequestTarget};
 use crate::{HubError, limits, unavailable};
@@ -23,17 +22,16 @@ const LIMITS: RequestLimits = RequestLimits {
 /// The connection to one API server.
 pub(crate) struct HubConnection {
     api: ApiConnection,
-    /// Makes a client from the current credentials; `None` if the client never changes.
-    connect: Option<Connect>,
-    /// When the credentials were last read again.
-    renewed: Mutex<Option<Instant>>,
+    /// `None` if the client never changes.
+    credentials: Option<HubCredentials>,
 }
 
 impl HubConnection {
     /// A connection with `client`. If the API server rejects the credentials, `connect` makes
     /// another client.
     pub fn new(client: Client, connect: Option<Connect>) -> Self {
-        Self { api: ApiConnection::new(client, LIMITS), connect, renewed: Mutex::new(None) }
+        let credentials = connect.map(|connect| HubCredentials::new(connect, limits::HUB_CALL));
+        Self { api: ApiConnection::new(client, LIMITS), credentials }
     }
 
     /// Sends a request and reads the whole response, within `limits::HUB_CALL`.
@@ -72,22 +70,17 @@ impl HubConnection {
         }
     }
 
-    /// Reads the credentials again, unless that just happened. Gives whether to send the request
-    /// again.
+    /// Reads the credentials again. Gives whether to send the request again.
     async fn renew(&self) -> Result<bool, HubError> {
-        let Some(connect) = &self.connect else { return Ok(false) };
-        let mut renewed = self.renewed.lock().await;
-        if renewed.is_some_and(|at| at.elapsed() < limits::HUB_RECONNECT) {
-            // Another call has read them again meanwhile, or the new ones are rejected too.
-            return Ok(true);
-        }
-        *renewed = Some(Instant::now());
-        let client = timeout(limits::HUB_CALL, connect()).await;
-        let client = client
-            .map_err(|_| unavailable("cannot read the credentials again in time".into()))?
-            .map_err(|error| HubError::Forbidden { message: describe(&error), hint: None })?;
-        self.api.set_client(client);
-        tracing::info!("the hub did not accept the credentials; read them again");
+        let Some(credentials) = &self.credentials else { return Ok(false) };
+        credentials.renew(&self.api).await.map_err(|error| match error {
+            HubCredentialsError::Late => {
+                unavailable("cannot read the credentials again in time".into())
+            }
+            HubCredentialsError::Client(error) => {
+                HubError::Forbidden { message: describe(&error), hint: None }
+            }
+        })?;
         Ok(true)
     }
 }

@@ -16,6 +16,7 @@
 
 pub mod client;
 mod connection;
+pub mod credentials;
 pub mod directives;
 mod error_class;
 pub mod events;
