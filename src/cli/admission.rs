@@ -1,6 +1,5 @@
 //! `admission`: the webhooks that check ManifestWorks and ManifestWorkReplicaSets.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,18 +9,15 @@ use clap::Args;
 use super::argument_error::ArgumentError;
 use super::error::CommandError;
 use super::exit::Exit;
-use super::hub::new_runtime;
+use super::hub_program::run_until_signal;
 use super::run::start_log;
 use super::run_args::LogFormat;
-use super::signals::Signals;
 use super::source_args::HubArgs;
 use gitwork_admission::{AdmissionOptions, CertificateSource, SelfMadeOptions, limits, run};
 use gitwork_admission_rules::limits::MANIFESTS_BYTES_MAX;
 use gitwork_admission_rules::policy::{NilExecutor, ReviewPolicy};
 use gitwork_api::names::check_subdomain;
-use gitwork_hub::{NAMESPACE, client as hub_client};
 use gitwork_runtime::clock::WallClock;
-use gitwork_runtime::{heap, limits as runtime_limits};
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -115,7 +111,7 @@ pub fn admission(args: AdmissionArgs) -> Result<Exit, CommandError> {
         certificates: match args.tls_cert_file.zip(args.tls_private_key_file) {
             Some((certificate, key)) => CertificateSource::Mounted { certificate, key },
             None => CertificateSource::SelfMade(SelfMadeOptions {
-                namespace: args.hub.namespace.unwrap_or_else(|| NAMESPACE.to_owned()),
+                namespace: args.hub.namespace().to_owned(),
                 secret: args.secret,
                 service: args.service,
                 names: args.serving_name,
@@ -124,19 +120,7 @@ pub fn admission(args: AdmissionArgs) -> Result<Exit, CommandError> {
             }),
         },
     };
-    let runtime = new_runtime()?;
-    let result = runtime.block_on(async {
-        // First of all: a signal without a handler ends the program at once.
-        let signals = Signals::install()?;
-        tokio::spawn(heap::give_back(runtime_limits::HEAP_GIVEN_BACK));
-        let connect = hub_client::connector(args.hub.kubeconfig, args.hub.context);
-        let none = BTreeMap::new();
-        run(connect, options, WallClock::system(), signals.until_end(&none)).await?;
-        Ok(Exit::Done)
-    });
-    // A request that hangs in the network must not delay the exit.
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    result
+    run_until_signal(args.hub, |connect, stop| run(connect, options, WallClock::system(), stop))
 }
 
 /// The name of an object on the hub.

@@ -1,6 +1,5 @@
 //! `controller`: ManifestWorkReplicaSets, and completed works.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -8,18 +7,15 @@ use clap::Args;
 
 use super::error::CommandError;
 use super::exit::Exit;
-use super::hub::new_runtime;
+use super::hub_program::run_until_signal;
 use super::run::start_log;
 use super::run_args::LogFormat;
 use super::serve::instance;
-use super::signals::Signals;
 use super::source_args::HubArgs;
 use gitwork_controller::{ControllerOptions, OcmLeaseName, limits, run};
 use gitwork_core::limits::PLACEMENT_GRACE;
-use gitwork_hub::{NAMESPACE, client as hub_client};
 use gitwork_replica_sets::semantics::RolloutSemantics;
 use gitwork_runtime::clock::WallClock;
-use gitwork_runtime::{heap, limits as runtime_limits};
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -75,7 +71,7 @@ pub fn controller(args: ControllerArgs) -> Result<Exit, CommandError> {
         false => RolloutSemantics::Gitwork,
     };
     let options = ControllerOptions {
-        namespace: args.hub.namespace.unwrap_or_else(|| NAMESPACE.to_owned()),
+        namespace: args.hub.namespace().to_owned(),
         instance: instance(),
         semantics,
         deletes_completed: !args.keep_completed_works,
@@ -84,17 +80,5 @@ pub fn controller(args: ControllerArgs) -> Result<Exit, CommandError> {
         writes_max: usize::try_from(args.max_writes_in_flight).unwrap_or(limits::WRITES_IN_FLIGHT),
         listen: args.listen,
     };
-    let runtime = new_runtime()?;
-    let result = runtime.block_on(async {
-        // First of all: a signal without a handler ends the program at once.
-        let signals = Signals::install()?;
-        tokio::spawn(heap::give_back(runtime_limits::HEAP_GIVEN_BACK));
-        let connect = hub_client::connector(args.hub.kubeconfig, args.hub.context);
-        let none = BTreeMap::new();
-        run(connect, options, WallClock::system(), signals.until_end(&none)).await?;
-        Ok(Exit::Done)
-    });
-    // A request that hangs in the network must not delay the exit.
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    result
+    run_until_signal(args.hub, |connect, stop| run(connect, options, WallClock::system(), stop))
 }

@@ -34,6 +34,7 @@ mod explain_code;
 mod facts;
 mod fixes;
 mod hub;
+mod hub_program;
 mod hub_state;
 mod import;
 mod init;
