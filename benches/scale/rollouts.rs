@@ -36,6 +36,8 @@ struct Rollout {
     hub: BTreeMap<WorkKey, Value>,
     now: Timestamp,
     version: usize,
+    /// The works of the last pass.
+    written: Vec<WorkKey>,
 }
 
 impl Rollout {
@@ -48,7 +50,8 @@ impl Rollout {
         let world = World::new(renderer.render(&snapshot).unwrap());
         let now = Timestamp::from_second(1_000_000).unwrap();
         let (earlier, hub) = (EarlierContents::new(), BTreeMap::new());
-        Self { world, renderer, objects, root, earlier, hub, now, version: 0 }
+        let (version, written) = Default::default();
+        Self { world, renderer, objects, root, earlier, hub, now, version, written }
     }
 
     fn commit(&mut self, files: &BTreeMap<String, File>) {
@@ -113,18 +116,17 @@ impl Rollout {
             self.world.change(work);
         }
         self.now = self.now.checked_add(SignedDuration::from_mins(3)).unwrap();
-        writes.len()
+        self.written = writes.into_iter().map(|(key, _)| key).collect();
+        self.written.len()
     }
 
-    /// The clusters that got their content last are at work on it: their agents say nothing of this
-    /// generation. `is_done`: they have applied it.
-    fn set_last(&mut self, count: usize, is_done: bool) {
-        let version = |work: &Value| work["metadata"]["generation"].as_i64().unwrap();
-        let mut last: Vec<(WorkKey, Value)> =
-            self.hub.iter().map(|(key, work)| (key.clone(), work.clone())).collect();
-        last.sort_by_key(|(_, work)| -version(work));
-        for (key, mut work) in last.into_iter().take(count) {
-            let observed = if is_done { version(&work) } else { version(&work) - 1 };
+    /// What the agents of the clusters that were written last say: `is_done`, or nothing yet of
+    /// this generation.
+    fn report_last(&mut self, is_done: bool) {
+        for key in self.written.clone() {
+            let mut work = self.hub[&key].clone();
+            let generation = work["metadata"]["generation"].as_i64().unwrap();
+            let observed = if is_done { generation } else { generation - 1 };
             work["metadata"]["resourceVersion"] = self.next().to_string().into();
             for condition in work["status"]["conditions"].as_array_mut().unwrap() {
                 condition["observedGeneration"] = observed.into();
@@ -191,7 +193,7 @@ pub(super) fn measure() {
         written = rollout.pass();
     }
     assert_eq!(written, AT_A_TIME * WORKS, "all works are marked with the content");
-    rollout.set_last(written, false);
+    rollout.report_last(false);
     let waiting = CLUSTERS - rollout.taken();
     assert_eq!(rollout.world.desired.works.len(), CLUSTERS * WORKS);
     let earlier = rollout.world.desired.works.values().filter(|work| work.is_earlier).count();
@@ -220,7 +222,7 @@ pub(super) fn measure() {
         rollout.world.publish();
         events.push(began.elapsed());
     }
-    rollout.set_last(written, true);
+    rollout.report_last(true);
     let began = Instant::now();
     assert_eq!(rollout.pass(), AT_A_TIME * WORKS);
     let next = began.elapsed();

@@ -28,7 +28,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, Config};
 use serde_json::json;
 
-use crate::harness::{self, apply, eventually};
+use crate::harness::{self, Cluster, apply, eventually};
 
 const DEADLINE: Duration = Duration::from_secs(300);
 
@@ -289,38 +289,43 @@ subjects: [{kind: ServiceAccount, name: ann, namespace: gitwork}]
     assert!(nowhere.reconcile().await.is_err());
 }
 
+/// Waits until both pods of a Deployment are available, and the Service of the same name finds them
+/// by their labels, and the port by its name.
+pub async fn until_served(cluster: &Cluster, name: &str, port: i32, deadline: Duration) {
+    let deployments: Api<Deployment> = Api::namespaced(cluster.client(), "gitwork");
+    let ready = || async {
+        let status = deployments.get(name).await.map_err(|e| e.to_string())?.status;
+        let status = status.unwrap_or_default();
+        if status.available_replicas == Some(2) { Ok(()) } else { Err(format!("{status:?}")) }
+    };
+    eventually("the Deployment to be available", deadline, ready).await.unwrap();
+    let slices: Api<EndpointSlice> = Api::namespaced(cluster.client(), "gitwork");
+    let of_service = ListParams::default().labels(&format!("kubernetes.io/service-name={name}"));
+    let found = || async {
+        let slices = slices.list(&of_service).await.map_err(|e| e.to_string())?.items;
+        let endpoints = slices.iter().flat_map(|slice| &slice.endpoints).count();
+        let ports: Vec<_> = slices.iter().flat_map(|s| s.ports.iter().flatten()).collect();
+        match ports[..] {
+            [found] if endpoints == 2 && found.port == Some(port) => Ok(()),
+            _ => Err(format!("{endpoints} endpoints, ports {ports:?}")),
+        }
+    };
+    eventually("the Service to find the pods", deadline, found).await.unwrap();
+}
+
 /// The namespace takes only pods of the restricted Pod Security Standard, which the API server
 /// sees to.
 #[tokio::test]
 async fn pods_pass_restricted_admission_and_become_ready() {
     let cluster = harness::managed().await;
     apply(cluster.client(), &read("deploy/gitwork.yaml")).await.unwrap();
+    until_served(cluster, "gitwork", 8080, DEADLINE).await;
     let deployments: Api<Deployment> = Api::namespaced(cluster.client(), "gitwork");
-    let ready = || async {
-        let status = deployments.get("gitwork").await.map_err(|e| e.to_string())?.status;
-        let status = status.unwrap_or_default();
-        if status.available_replicas == Some(2) { Ok(()) } else { Err(format!("{status:?}")) }
-    };
-    eventually("the Deployment to be available", DEADLINE, ready).await.unwrap();
-
     let pod = deployments.get("gitwork").await.unwrap().spec.unwrap().template.spec.unwrap();
     for container in &pod.containers {
         let context = container.security_context.as_ref().unwrap();
         assert_eq!(context.read_only_root_filesystem, Some(true), "{}", container.name);
     }
-    // The Service finds both by their labels, and the port by its name.
-    let slices: Api<EndpointSlice> = Api::namespaced(cluster.client(), "gitwork");
-    let of_service = ListParams::default().labels("kubernetes.io/service-name=gitwork");
-    let found = || async {
-        let slices = slices.list(&of_service).await.map_err(|e| e.to_string())?.items;
-        let endpoints = slices.iter().flat_map(|slice| &slice.endpoints).count();
-        let ports: Vec<_> = slices.iter().flat_map(|s| s.ports.iter().flatten()).collect();
-        match ports[..] {
-            [port] if endpoints == 2 && port.port == Some(8080) => Ok(()),
-            _ => Err(format!("{endpoints} endpoints, ports {ports:?}")),
-        }
-    };
-    eventually("the Service to find the pods", DEADLINE, found).await.unwrap();
 }
 
 #[test]

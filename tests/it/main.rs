@@ -44,6 +44,7 @@ mod hostile_inputs;
 mod hostile_ssh;
 mod hub;
 mod hub_contract;
+mod hub_program;
 mod import;
 mod init;
 mod leader_election;

@@ -1,12 +1,10 @@
 //! A hub whose API server calls the webhooks over TLS, and running programs.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -16,16 +14,16 @@ use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 use super::raw;
 use crate::deploy::read;
 use crate::example::documents;
 use crate::harness::{Cluster, ClusterOptions, ControlPlane, apply_all, crds, eventually};
+pub use crate::hub_program::DEADLINE;
+use crate::hub_program::HubProgram;
 use crate::memory_repository;
 
-pub const DEADLINE: Duration = Duration::from_secs(120);
 const WORK: &str = "work.open-cluster-management.io";
 pub const WORKS_PATH: &str = "/validate-work-open-cluster-management-io-v1-manifestwork";
 pub const SETS_PATH: &str =
@@ -33,54 +31,22 @@ pub const SETS_PATH: &str =
 pub const WORKS_HOOK: &str = "manifestworks.admission.gitwork.dev";
 pub const SETS_HOOK: &str = "manifestworkreplicasets.admission.gitwork.dev";
 
-/// A running `gitwork admission`. It is killed when this is dropped, and when this process ends.
-pub struct Program {
-    child: Child,
-    folder: TempDir,
+/// A running `gitwork admission`.
+pub struct Program(HubProgram);
+
+impl Deref for Program {
+    type Target = HubProgram;
+
+    fn deref(&self) -> &HubProgram {
+        &self.0
+    }
 }
 
 impl Program {
     /// Starts one on ports of its own.
     pub fn start(kubeconfig: &Path, flags: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        // A static is never dropped: the shell kills the program at the end of its input. It notes
-        // the program's process id and exit code.
-        let script = "trap '' INT; exec 3<&0; \"$@\" & pid=$!; echo $pid > \"$0/pid\"; \
-                      (cat <&3 > /dev/null; kill -9 $pid) & wait $pid; echo $? > \"$0/code\"";
-        let log = File::create(folder.path().join("log")).unwrap();
-        let child = Command::new("sh")
-            .args(["-c", script])
-            .arg(folder.path())
-            .args([env!("CARGO_BIN_EXE_gitwork"), "admission"])
-            .args(["--webhook-listen", "127.0.0.1:0", "--listen", "127.0.0.1:0"])
-            .args(["--log-format", "json", "--kubeconfig"])
-            .arg(kubeconfig)
-            .args(flags)
-            .env("GITWORK_LOG", "gitwork=debug")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        Self { child, folder }
-    }
-
-    pub fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.path().join("log")).unwrap()
-    }
-
-    pub async fn until_logged(&self, words: &str) {
-        let what = format!("the log to say {words:?}");
-        let probe = || async { if self.log().contains(words) { Ok(()) } else { Err(self.log()) } };
-        eventually(&what, DEADLINE, probe).await.unwrap();
-    }
-
-    async fn address(&self, message: &str) -> SocketAddr {
-        self.until_logged(message).await;
-        let log = self.log();
-        let line = log.lines().find(|line| line.contains(message)).unwrap();
-        let after = line.split("\"address\":\"").nth(1).unwrap();
-        after.split('"').next().unwrap().parse().unwrap()
+        let arguments = ["admission", "--webhook-listen", "127.0.0.1:0", "--listen", "127.0.0.1:0"];
+        Self(HubProgram::start(&arguments, kubeconfig, flags))
     }
 
     /// Where the webhooks are.
@@ -107,29 +73,6 @@ impl Program {
             }
         };
         eventually("the program to be ready", DEADLINE, probe).await.unwrap();
-    }
-
-    /// Asks the program to end, as a kubelet does.
-    pub fn terminate(&self) {
-        let pid = std::fs::read_to_string(self.folder.path().join("pid")).unwrap();
-        assert!(Command::new("kill").args(["-TERM", pid.trim()]).status().unwrap().success());
-    }
-
-    /// Waits for the end. Gives the exit code.
-    pub async fn until_ended(&self) -> i32 {
-        let code = self.folder.path().join("code");
-        let probe = || async {
-            let code = std::fs::read_to_string(&code).map_err(|error| error.to_string())?;
-            code.trim().parse::<i32>().map_err(|error| error.to_string())
-        };
-        eventually("the program to end", DEADLINE, probe).await.unwrap()
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        let _ended = self.child.wait();
     }
 }
 
@@ -349,13 +292,20 @@ pub fn executed(account: &str) -> Value {
     spec
 }
 
-/// What a webhook's entry trusts, as PEM.
-pub async fn bundle(hub: &Cluster, configuration: &str, webhook: &str) -> String {
+/// The certificates that each webhook of a configuration trusts, by its name.
+pub async fn bundles(hub: &Cluster, configuration: &str) -> BTreeMap<String, String> {
     let api: Api<ValidatingWebhookConfiguration> = Api::all(hub.client());
     let found = api.get(configuration).await.unwrap().webhooks.unwrap();
-    let found = found.into_iter().find(|entry| entry.name == webhook).unwrap();
-    let bundle = found.client_config.ca_bundle.map(|bytes| bytes.0).unwrap_or_default();
-    String::from_utf8(bundle).unwrap()
+    let bundles = found.into_iter().map(|entry| {
+        let bundle = entry.client_config.ca_bundle.map(|bytes| bytes.0).unwrap_or_default();
+        (entry.name, String::from_utf8(bundle).unwrap())
+    });
+    bundles.collect()
+}
+
+/// The certificates that one webhook trusts.
+pub async fn bundle(hub: &Cluster, configuration: &str, webhook: &str) -> String {
+    bundles(hub, configuration).await.remove(webhook).unwrap()
 }
 
 /// A key of a Secret in the namespace `gitwork`.

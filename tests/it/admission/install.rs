@@ -3,17 +3,15 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{SelfSubjectRulesReview, SelfSubjectRulesReviewSpec};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Client;
-use kube::api::{Api, ListParams, PostParams};
+use kube::api::{Api, PostParams};
 
 use super::fixture::{
     DEADLINE, Kind, Objects, Program, configuration, executed, namespace, new_hub, secret_text,
     until_called,
 };
-use crate::deploy::read;
+use crate::deploy::{read, until_served};
 use crate::harness::{self, apply, apply_all, eventually, tally};
 
 /// `verb group/resource names` of each rule that counts for the caller in a namespace.
@@ -99,26 +97,7 @@ async fn account_has_exactly_the_rights_that_are_used() {
 async fn pods_become_ready_and_the_service_finds_them() {
     let cluster = harness::managed().await;
     apply(cluster.client(), &read("deploy/admission.yaml")).await.unwrap();
-    let deployments: Api<Deployment> = Api::namespaced(cluster.client(), "gitwork");
-    let ready = || async {
-        let status = deployments.get("gitwork-admission").await.map_err(|e| e.to_string())?.status;
-        let status = status.unwrap_or_default();
-        if status.available_replicas == Some(2) { Ok(()) } else { Err(format!("{status:?}")) }
-    };
-    let deadline = Duration::from_secs(300);
-    eventually("the Deployment to be available", deadline, ready).await.unwrap();
-    let slices: Api<EndpointSlice> = Api::namespaced(cluster.client(), "gitwork");
-    let of_service = ListParams::default().labels("kubernetes.io/service-name=gitwork-admission");
-    let found = || async {
-        let slices = slices.list(&of_service).await.map_err(|e| e.to_string())?.items;
-        let endpoints = slices.iter().flat_map(|slice| &slice.endpoints).count();
-        let ports: Vec<_> = slices.iter().flat_map(|s| s.ports.iter().flatten()).collect();
-        match ports[..] {
-            [port] if endpoints == 2 && port.port == Some(9443) => Ok(()),
-            _ => Err(format!("{endpoints} endpoints, ports {ports:?}")),
-        }
-    };
-    eventually("the Service to find the pods", deadline, found).await.unwrap();
+    until_served(cluster, "gitwork-admission", 9443, Duration::from_secs(300)).await;
 }
 
 #[test]

@@ -1,69 +1,40 @@
 //! A hub with the controller, and the Placements, sets and reports of one test.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 use crate::deploy::read;
 use crate::harness::{Cluster, ClusterOptions, ControlPlane, apply, apply_all, crds, eventually};
+pub use crate::hub_program::DEADLINE;
+use crate::hub_program::HubProgram;
 
-pub const DEADLINE: Duration = Duration::from_secs(120);
 const WORK: &str = "work.open-cluster-management.io";
 const CLUSTER: &str = "cluster.open-cluster-management.io";
 pub const OWNER: &str = "work.open-cluster-management.io/manifestworkreplicaset";
 
-/// A running controller. It is killed when this is dropped, and when this process ends.
-pub struct Controller {
-    child: Child,
-    folder: TempDir,
+/// A running controller.
+pub struct Controller(HubProgram);
+
+impl Deref for Controller {
+    type Target = HubProgram;
+
+    fn deref(&self) -> &HubProgram {
+        &self.0
+    }
 }
 
 impl Controller {
     /// Starts one with these flags.
     pub fn start(kubeconfig: &Path, flags: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        // A static is never dropped: the shell kills the program at the end of its input.
-        let script = "trap '' INT; \"$@\" & cat > /dev/null; kill -9 $!";
-        let log = File::create(folder.path().join("log")).unwrap();
-        let child = Command::new("sh")
-            .args(["-c", script, "sh", env!("CARGO_BIN_EXE_gitwork"), "controller"])
-            .args(["--placement-grace", "1", "--log-format", "json", "--kubeconfig"])
-            .arg(kubeconfig)
-            .args(flags)
-            .env("GITWORK_LOG", "gitwork=debug")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        Self { child, folder }
-    }
-
-    pub fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.path().join("log")).unwrap()
-    }
-
-    pub async fn until_logged(&self, words: &str) {
-        let what = format!("the log to say {words:?}");
-        let probe = || async { if self.log().contains(words) { Ok(()) } else { Err(self.log()) } };
-        eventually(&what, DEADLINE, probe).await.unwrap();
-    }
-}
-
-impl Drop for Controller {
-    fn drop(&mut self) {
-        // The end of its input makes the shell kill the program.
-        drop(self.child.stdin.take());
-        let _ended = self.child.wait();
+        let arguments = ["controller", "--placement-grace", "1"];
+        Self(HubProgram::start(&arguments, kubeconfig, flags))
     }
 }
 
