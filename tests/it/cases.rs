@@ -34,8 +34,8 @@ use gitwork_core::text::style::ColorMode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::example::{documents, files_below};
-use crate::memory_repository::{File, MemoryObjects, source};
+use crate::example::documents;
+use crate::memory_repository::{File, MemoryObjects, files_below, source};
 
 /// One section of `expected.txt`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -292,7 +292,7 @@ impl<'a> History<'a> {
         }
         let mut added = AddedWorks::new(desired, self.facts.as_deref());
         let added = added.since(self.before, self.objects).unwrap();
-        let added: Vec<String> = added.iter().map(ToString::to_string).collect();
+        let added: Vec<String> = added.works.iter().map(ToString::to_string).collect();
         writeln!(found.text, "added: {}", list(&added)).unwrap();
         found
     }

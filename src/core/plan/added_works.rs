@@ -1,9 +1,10 @@
 //! The works that Git has now and did not have before a removal: they must not make a budget for
 //! deletions larger.
 
+use std::cell::OnceCell;
 use std::collections::btree_map::Entry::{Occupied, Vacant};
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::config::file::Config;
@@ -12,9 +13,10 @@ use crate::config::path_patterns::PathPatterns;
 use crate::config::{ClusterFile, FileKind};
 use crate::model::diagnostic::Scope;
 use crate::model::facts::Facts;
-use crate::model::name::{ClusterName, ObjectId, RepoPath, WorkKey};
+use crate::model::name::{ClusterName, ObjectId, RepoPath};
 use crate::model::snapshot::{EntryKind, ObjectError, Objects};
 use crate::plan::folder_removal::Folders;
+use crate::plan::last_known::AddedSince;
 use crate::render::config_file::read_config;
 use crate::render::desired::Desired;
 use crate::render::groups::{Certainty, GroupConfigs, GroupDefaults, GroupInputs, Memberships};
@@ -25,7 +27,7 @@ pub struct AddedWorks<'a> {
     desired: &'a Desired,
     facts: Option<&'a Facts>,
     /// By the tree before: one commit mostly removes many works.
-    known: BTreeMap<ObjectId, Arc<BTreeSet<WorkKey>>>,
+    known: BTreeMap<ObjectId, Arc<AddedSince>>,
 }
 
 impl<'a> AddedWorks<'a> {
@@ -35,12 +37,12 @@ impl<'a> AddedWorks<'a> {
     }
 
     /// Those works whose folders were not in the tree `before` at the source's path, or whose
-    /// clusters were not members of the groups there.
+    /// clusters were not members of the groups there. Works that could not be read count, too.
     pub fn since(
         &mut self,
         before: ObjectId,
         objects: &dyn Objects,
-    ) -> Result<Arc<BTreeSet<WorkKey>>, ObjectError> {
+    ) -> Result<Arc<AddedSince>, ObjectError> {
         let added = match self.known.entry(before) {
             Occupied(known) => return Ok(known.get().clone()),
             Vacant(place) => {
@@ -56,29 +58,77 @@ fn added(
     facts: Option<&Facts>,
     before: ObjectId,
     objects: &dyn Objects,
-) -> Result<BTreeSet<WorkKey>, ObjectError> {
-    let mut folders = Folders::new(before, objects);
-    let (mut added, mut of_groups) = (BTreeSet::new(), Vec::new());
+) -> Result<AddedSince, ObjectError> {
+    let frozen = &desired.frozen;
+    let mut earlier = EarlierTree {
+        folders: Folders::new(before, objects),
+        members: OnceCell::new(),
+        facts,
+        root: before,
+        objects,
+    };
+    let mut added = AddedSince::default();
     for (key, work) in &desired.works {
-        let parent = folders.read(&work.path.parent().unwrap_or_else(RepoPath::root))?;
-        let entry = parent.as_ref().and_then(|tree| tree.get(work.path.name()));
-        if entry.is_none_or(|entry| entry.kind != EntryKind::Tree) {
-            added.insert(key.clone());
-        } else if let Some(group) = layout::group_of(&work.path) {
-            of_groups.push((key, group));
+        if !earlier.has(&key.cluster, &work.path, &[Certainty::Member])? {
+            added.works.insert(key.clone());
         }
     }
-    if !of_groups.is_empty() {
-        let members = members(facts, before, objects)?;
-        let was_member = |(key, group): &(&WorkKey, _)| {
-            let groups = members.by_cluster.get(&key.cluster).into_iter().flatten();
-            let mut groups = groups.filter(|one| one.certainty == Certainty::Member);
-            groups.any(|one| one.group.name == *group)
-        };
-        let joined = of_groups.into_iter().filter(|one| !was_member(one));
-        added.extend(joined.map(|(key, _)| key.clone()));
+    // It may be unknown now, too, whether the cluster is in the group.
+    let in_doubt = [Certainty::Member, Certainty::Possible];
+    for (key, claims) in &frozen.objects {
+        let mut was_there = claims.folders.is_empty();
+        for folder in &claims.folders {
+            was_there = was_there || earlier.has(&key.cluster, folder, &in_doubt)?;
+        }
+        if !was_there {
+            added.works.insert(key.clone());
+        }
+    }
+    for (cluster, folder) in &frozen.folders {
+        if !earlier.has(cluster, folder, &in_doubt)? {
+            added.folders.insert((cluster.clone(), folder.clone()));
+        }
     }
     Ok(added)
+}
+
+/// The tree before a removal.
+struct EarlierTree<'a> {
+    folders: Folders<'a>,
+    /// The members of its groups, found at the first question about one.
+    members: OnceCell<Memberships>,
+    facts: Option<&'a Facts>,
+    root: ObjectId,
+    objects: &'a dyn Objects,
+}
+
+impl EarlierTree<'_> {
+    /// Whether the cluster had the folder: if it is one of a group, as a member of such a
+    /// certainty.
+    fn has(
+        &mut self,
+        cluster: &ClusterName,
+        folder: &RepoPath,
+        certainty: &[Certainty],
+    ) -> Result<bool, ObjectError> {
+        let parent = self.folders.read(&folder.parent().unwrap_or_else(RepoPath::root))?;
+        let entry = parent.as_ref().and_then(|tree| tree.get(folder.name()));
+        if entry.is_none_or(|entry| entry.kind != EntryKind::Tree) {
+            return Ok(false);
+        }
+        let Some(group) = layout::group_of(folder) else { return Ok(true) };
+        let groups = self.members()?.by_cluster.get(cluster).into_iter().flatten();
+        let mut groups = groups.filter(|one| certainty.contains(&one.certainty));
+        Ok(groups.any(|one| one.group.name == group))
+    }
+
+    fn members(&self) -> Result<&Memberships, ObjectError> {
+        if let Some(known) = self.members.get() {
+            return Ok(known);
+        }
+        let found = members(self.facts, self.root, self.objects)?;
+        Ok(self.members.get_or_init(|| found))
+    }
 }
 
 /// The members of the groups of a tree.
@@ -124,6 +174,7 @@ fn members(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::name::WorkKey;
     use crate::render::test_repository::{TestRepository, files, render};
 
     const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: x, name: a}\n";
@@ -144,7 +195,30 @@ mod tests {
         let before = objects.add(&before);
         let desired = render(&now, "[]");
         let added = AddedWorks::new(&desired, None).since(before, &objects).unwrap();
-        let added: Vec<String> = added.iter().map(WorkKey::to_string).collect();
+        let added: Vec<String> = added.works.iter().map(WorkKey::to_string).collect();
         assert_eq!(added, ["a/more", "b/more", "b/web"]);
+    }
+
+    #[test]
+    fn works_that_could_not_be_read_are_added_if_their_folders_were_not_there() {
+        let before = files(&[
+            ("clusters/a/own/x.yaml", MAP),
+            ("clusters/a/named/x.yaml", &MAP.replace("name: a", "name: b")),
+        ]);
+        let now = files(&[
+            ("clusters/a/own/x.yaml", "a: [b"),
+            ("clusters/a/named/work.yaml", "name: ["),
+            ("clusters/a/new/x.yaml", "a: [b"),
+            ("clusters/a/unnamed/work.yaml", "name: ["),
+        ]);
+        let mut objects = TestRepository::default();
+        let before = objects.add(&before);
+        let desired = render(&now, "[]");
+        let added = AddedWorks::new(&desired, None).since(before, &objects).unwrap();
+        let works: Vec<String> = added.works.iter().map(WorkKey::to_string).collect();
+        assert_eq!(works.first().map(String::as_str), Some("a/new"));
+        let folders: Vec<String> =
+            added.folders.iter().map(|(cluster, path)| format!("{cluster}: {path}")).collect();
+        assert_eq!(folders, ["a: clusters/a/new", "a: clusters/a/unnamed"]);
     }
 }

@@ -15,7 +15,7 @@ use crate::plan::budget::{AllBudgets, Budget, DeletionCounts, OverBudget};
 use crate::plan::candidates::CandidateChange;
 use crate::plan::effect::Effect;
 use crate::plan::inputs::PlanInputs;
-use crate::plan::last_known::LastKnownState;
+use crate::plan::last_known::{AddedSince, LastKnownState};
 use crate::plan::observed::ObservedWork;
 use crate::plan::reason::Reason;
 use crate::render::desired::{Desired, Frozen};
@@ -59,7 +59,7 @@ pub(crate) fn over_budget(
     let added = AddedWorks::since(states);
     let mut folders = BTreeSet::new();
     let kept = observed.works.values().filter(|work| was_kept(work, desired, &mut folders));
-    for work in kept.filter(|work| !added.contains(&work.key)) {
+    for work in kept.filter(|work| !added.contains(work, desired)) {
         clusters.entry(work.key.cluster.clone()).or_default().kept += 1;
         let group = desired.works.get(&work.key).and_then(|work| layout::group_of(&work.path));
         if let Some(count) = group.and_then(|group| groups.get_mut(&group)) {
@@ -131,7 +131,7 @@ fn was_kept<'a>(
 }
 
 /// The works that Git has now and did not have before any of the removals.
-struct AddedWorks<'a>(BTreeMap<*const BTreeSet<WorkKey>, &'a BTreeSet<WorkKey>>);
+struct AddedWorks<'a>(BTreeMap<*const AddedSince, &'a AddedSince>);
 
 impl<'a> AddedWorks<'a> {
     fn since(states: impl Iterator<Item = &'a LastKnownState>) -> Self {
@@ -140,8 +140,16 @@ impl<'a> AddedWorks<'a> {
         Self(known.map(|set| (std::ptr::from_ref(set), set)).collect())
     }
 
-    fn contains(&self, key: &WorkKey) -> bool {
-        !self.0.is_empty() && self.0.values().all(|set| set.contains(key))
+    fn contains(&self, work: &ObservedWork, desired: &Desired) -> bool {
+        // A work of an unknown name has the folder that the hub gives.
+        let path = || work.path.as_deref().and_then(RepoPath::parse);
+        let folder = (!desired.works.contains_key(&work.key)).then(path).flatten();
+        let folder = folder.map(|path| (work.key.cluster.clone(), path));
+        let is_in = |added: &AddedSince| {
+            added.works.contains(&work.key)
+                || folder.as_ref().is_some_and(|folder| added.folders.contains(folder))
+        };
+        !self.0.is_empty() && self.0.values().all(|added| is_in(added))
     }
 }
 

@@ -452,6 +452,6 @@ mod tests {
         assert_eq!(state.delete_option.policy(), "Orphan");
         let desired = render(&now, "[]");
         let added = AddedWorks::new(&desired, None).since(before, &objects).unwrap();
-        assert_eq!(*added, [key("a", "new"), key("b", "shop")].into());
+        assert_eq!(added.works, [key("a", "new"), key("b", "shop")].into());
     }
 }

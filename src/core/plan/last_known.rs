@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::config::Budgets;
-use crate::model::name::{ClusterName, CommitId, WorkKey};
+use crate::model::name::{ClusterName, CommitId, RepoPath, WorkKey};
 use crate::model::work::DeletionPolicy;
 
 /// The last state in Git of a work that it no longer has.
@@ -21,8 +21,17 @@ pub struct LastKnownState {
     /// The budgets of gitwork.yaml before the removal: a commit that removes a work cannot loosen
     /// the budget for its own deletions.
     pub budgets: Option<Budgets>,
-    /// The works that Git has now and did not have before the removal; `None` if unknown.
-    pub added_since: Option<Arc<BTreeSet<WorkKey>>>,
+    /// What Git has now and did not have before the removal; `None` if unknown.
+    pub added_since: Option<Arc<AddedSince>>,
+}
+
+/// Works that Git has now and did not have at an earlier commit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AddedSince {
+    /// Those of known names, the frozen ones included.
+    pub works: BTreeSet<WorkKey>,
+    /// The folders of those that could not be read, by cluster: their names may not be known.
+    pub folders: BTreeSet<(ClusterName, RepoPath)>,
 }
 
 /// What Git's history says of works that the hub has and Git does not.

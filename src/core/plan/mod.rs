@@ -68,7 +68,7 @@ pub use guard::Guard;
 pub use hazards::Hazards;
 pub use held::{HeldDeletions, Hold};
 pub use inputs::PlanInputs;
-pub use last_known::{LastKnownState, LastKnownStates};
+pub use last_known::{AddedSince, LastKnownState, LastKnownStates};
 pub use member_changes::MemberChange;
 pub use planner::plan;
 pub use policy::PlanPolicy;

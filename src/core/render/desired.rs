@@ -182,6 +182,8 @@ pub struct FrozenObjects {
     /// The folders of this work of which a manifest could not be read: they may have any other
     /// object that the policy lets them have.
     pub unread: Vec<Arc<TenantFolder>>,
+    /// The folders that are, or may be, this work.
+    pub folders: BTreeSet<RepoPath>,
 }
 
 impl FrozenObjects {
@@ -194,22 +196,33 @@ impl FrozenObjects {
 
     /// Those of a work that could be read.
     pub(super) fn of(work: &DesiredWork) -> Self {
-        Self { objects: work.objects.clone(), unread: Vec::new() }
+        let folders = BTreeSet::from([work.path.clone()]);
+        Self { objects: work.objects.clone(), unread: Vec::new(), folders }
+    }
+
+    /// The same, of this folder.
+    pub(super) fn in_folder(&self, path: &RepoPath) -> Self {
+        Self { folders: BTreeSet::from([path.clone()]), ..self.clone() }
     }
 
     /// What several folders with a work of one name may have together.
-    pub(super) fn merge(folders: Vec<Self>) -> Self {
-        let lists = folders.iter().map(|one| &one.objects);
+    pub(super) fn merge(all: Vec<Self>) -> Self {
+        let lists = all.iter().map(|one| &one.objects);
         let mut lists = lists.filter(|objects| !objects.is_empty()).peekable();
         let mut objects = lists.next().cloned().unwrap_or_default();
         if lists.peek().is_some() {
             let rest = lists.flat_map(|objects| objects.iter());
-            let mut all: Vec<NamedObject> = objects.iter().chain(rest).cloned().collect();
-            all.sort_unstable();
-            all.dedup_by_key(|object| object.digest);
-            objects = all.into();
+            let mut merged: Vec<NamedObject> = objects.iter().chain(rest).cloned().collect();
+            merged.sort_unstable();
+            merged.dedup_by_key(|object| object.digest);
+            objects = merged.into();
         }
-        Self { objects, unread: folders.into_iter().flat_map(|one| one.unread).collect() }
+        let (mut unread, mut folders) = (Vec::new(), BTreeSet::new());
+        for one in all {
+            unread.extend(one.unread);
+            folders.extend(one.folders);
+        }
+        Self { objects, unread, folders }
     }
 }
 

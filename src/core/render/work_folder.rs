@@ -286,7 +286,8 @@ impl Rendered {
             None => {
                 let folder = || Arc::new(inherited.tenancy.of_folder(path, inherited.cluster));
                 let unread = self.frozen.unread.first().map(|_| folder()).into_iter().collect();
-                rendered.frozen = FrozenObjects { objects: self.frozen.objects.clone(), unread };
+                let objects = self.frozen.objects.clone();
+                rendered.frozen = FrozenObjects { objects, unread, ..FrozenObjects::default() };
             }
         }
         rendered.objects = self.objects.clone();
@@ -378,7 +379,7 @@ fn frozen_objects(
     let at: HashSet<&RepoPath> = errors.map(|found| &found.location.file).collect();
     let hides = at.contains(&rendered.path) || files.iter().any(|file| at.contains(&file.path));
     let unread = hides.then(|| Arc::new(folder)).into_iter().collect();
-    FrozenObjects { objects: NamedObject::all(named), unread }
+    FrozenObjects { objects: NamedObject::all(named), unread, ..FrozenObjects::default() }
 }
 
 /// Whether the work replaces those of groups. Only a cluster's own folder can.

@@ -11,7 +11,7 @@ use gitwork_core::model::manifest::Identity;
 use serde_json::Value;
 
 use super::STEPS_MAX;
-use crate::cluster::{Cluster, Refused};
+use crate::cluster::{Cluster, Live, Refused};
 
 /// A manifest with all that its work asks for it.
 pub(super) struct Wanted<'a> {
@@ -56,6 +56,7 @@ impl Wanted<'_> {
     /// Sends the request.
     pub fn write(&self, cluster: &mut Cluster, step: ApplyStep) -> Result<(), Refused> {
         let id = self.id;
+        let sends = !matches!(step, ApplyStep::Read | ApplyStep::UpToDate);
         match step {
             ApplyStep::Read | ApplyStep::UpToDate => Ok(()),
             ApplyStep::Create(object) => cluster.create(id, object),
@@ -70,7 +71,9 @@ impl Wanted<'_> {
             }
         }?;
         let is_read_only = is_read_only(self.options.update_strategy.as_ref());
-        if let Some(live) = cluster.get_mut(id).filter(|_| !is_read_only) {
+        // Nothing was sent for an object that a user has created again since it was read.
+        let is_applied = |live: &Live| sends || live.is_owned_by(&self.owner.uid) == self.owned;
+        if let Some(live) = cluster.get_mut(id).filter(|live| !is_read_only && is_applied(live)) {
             live.applied_by.insert(self.owner.uid.clone(), self.owned);
             live.stays = !self.owned;
         }

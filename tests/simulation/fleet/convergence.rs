@@ -354,7 +354,8 @@ impl World {
     fn check_clusters(&self) {
         let agents = self.checker.agents.lock().unwrap();
         if let Some(object) = agents.left_behind() {
-            self.checker.fail(|| format!("after convergence, {object:?} is left behind"));
+            let live = agents.get(&object);
+            self.checker.fail(|| format!("after convergence, {object:?} is left behind: {live:?}"));
         }
         if let Some(key) = agents.not_evicted(&self.hub) {
             self.checker

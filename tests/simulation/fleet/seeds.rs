@@ -33,7 +33,7 @@ pub fn has_cluster_budgets(seed: u64) -> bool {
 }
 
 /// Each seed, and the bug that it found.
-pub const FOUND: [(u64, &str); 74] = [
+pub const FOUND: [(u64, &str); 77] = [
     (1, "an overdue retry woke the loop without end while the record was not known"),
     (4, "as seed 1, while the ancestry of the head was not known"),
     (30, "the time to read history again stayed in the past, and woke the loop without end"),
@@ -230,4 +230,10 @@ pub const FOUND: [(u64, &str); 74] = [
          the record called the new one good",
     ),
     (28717, "a failed write that waited until Git was read again woke the loop without end"),
+    (70_939, "works that came after a removal and could not be read made its budget larger"),
+    (102_484, "an object that a work was to read only counted as its own before the first report"),
+    (
+        159_812,
+        "the simulated agent took an object that a user created again for the one it had read",
+    ),
 ];

@@ -14,7 +14,8 @@ use gitwork_core::model::work::{DeletionPolicy, DesiredWork, NamedObject, WorkBo
 use gitwork_core::plan::moves::MovingWorks;
 use gitwork_core::plan::observed::Observed;
 use gitwork_core::plan::{
-    Effect, LastKnownState, LastKnownStates, Plan, PlanPolicy, Reason, removed_candidates,
+    AddedSince, Effect, LastKnownState, LastKnownStates, Plan, PlanPolicy, Reason,
+    removed_candidates,
 };
 use gitwork_core::render::desired::{Desired, Frozen, FrozenObjects, Suspended};
 use gitwork_hub::{Hub, HubError, HubEvent};
@@ -159,7 +160,7 @@ impl World {
             if self.frozen.contains(key)
                 || self.frozen.folders.contains(&(key.cluster.clone(), path.clone()))
             {
-                let hidden = FrozenObjects { objects, unread: Vec::new() };
+                let hidden = FrozenObjects { objects, ..FrozenObjects::default() };
                 frozen.objects.insert(key.clone(), hidden);
                 continue;
             }
@@ -229,8 +230,10 @@ impl World {
                 continue;
             };
             let now: BTreeSet<WorkKey> = self.git.keys().cloned().collect();
-            let brought = Some(Arc::new(&now - &self.besides[&key]));
-            last_known.insert(key, LastKnownState { added_since: brought, ..last.clone() });
+            let works = &now - &self.besides[&key];
+            let brought = AddedSince { works, ..AddedSince::default() };
+            let added_since = Some(Arc::new(brought));
+            last_known.insert(key, LastKnownState { added_since, ..last.clone() });
         }
         checked_plan(desired, &self.observed, &last_known, &self.policy)
     }

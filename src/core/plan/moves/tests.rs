@@ -10,6 +10,7 @@ use crate::model::manifest::Identity;
 use crate::model::name::{ClusterName, RepoPath, SourceId, WorkName};
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::{DesiredWork, NamedObject, WorkBody};
+use crate::plan::last_known::AddedSince;
 use crate::plan::lint;
 use crate::plan::observed::{AGENT_FINALIZER, Observed, ObservedWork, WorkContent};
 use crate::plan::work_spec::WorkSpec;
@@ -152,7 +153,8 @@ impl World {
         let works: BTreeMap<WorkKey, DesiredWork> =
             works.map(|work| (work.key.clone(), work)).collect();
         let added = works.keys().filter(|key| !self.desired.works.contains_key(key));
-        let added: Arc<BTreeSet<WorkKey>> = Arc::new(added.cloned().collect());
+        let added = AddedSince { works: added.cloned().collect(), ..AddedSince::default() };
+        let added = Arc::new(added);
         let gone = self.desired.works.iter().filter(|(key, _)| !works.contains_key(key));
         self.last_known.works.extend(gone.map(|(key, work)| {
             let state = LastKnownState {
@@ -504,7 +506,7 @@ fn object_that_the_policy_keeps_from_a_frozen_work_is_removed() {
 fn object_that_a_frozen_work_may_have_is_kept() {
     let objects = |name: &str| FrozenObjects {
         objects: NamedObject::all([(&manifest(name, "1"), "configmaps")].into_iter()),
-        unread: Vec::new(),
+        ..FrozenObjects::default()
     };
     let unreadable = unreadable(&Tenancy::default());
     for (frozen, is_kept) in

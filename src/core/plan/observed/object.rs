@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::model::kinds;
 use crate::model::manifest::Identity;
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::DeletionPolicy;
@@ -15,8 +16,8 @@ use crate::plan::update_strategies::{self, UpdateStrategies};
 pub struct ListedObject {
     /// What identifies the object.
     pub digest: ObjectDigest,
-    /// The agent has reported the object, of whatever generation of the work. Before that, only
-    /// its digest is known.
+    /// The agent has reported the object, of whatever generation of the work. Before that, the
+    /// plural of its kind is a guess.
     pub reported: bool,
     /// The status of the manifest's condition `Applied`, if it is about the work's generation.
     pub applied: Option<bool>,
@@ -63,22 +64,34 @@ pub(super) fn objects(
     let mut all: Vec<ListedObject> = manifests
         .into_iter()
         .flatten()
-        .filter_map(ObjectDigest::of_manifest)
-        .map(|digest| match reported.get(&digest) {
+        .filter_map(|manifest| Some((manifest, ObjectDigest::of_manifest(manifest)?)))
+        .map(|(manifest, digest)| match reported.get(&digest) {
             Some(report) => report.object(digest, generation, &strategies, delete_option),
-            None => ListedObject {
-                digest,
-                reported: false,
-                applied: None,
-                complete: false,
-                orphaned: *delete_option == DeletionPolicy::Orphan,
-                read_only: false,
-                create_only: false,
-            },
+            None => unreported(manifest, digest, &strategies, delete_option),
         })
         .collect();
     all.sort_by_key(|object| object.digest);
     all.into()
+}
+
+/// An object that the agent has not reported. The plural of its kind is a guess: a wrong one fits
+/// no rule.
+fn unreported(
+    manifest: &Value,
+    digest: ObjectDigest,
+    strategies: &UpdateStrategies,
+    delete_option: &DeletionPolicy,
+) -> ListedObject {
+    let identity = kinds::guessed_identity(manifest);
+    ListedObject {
+        digest,
+        reported: false,
+        applied: None,
+        complete: false,
+        orphaned: delete_option.orphans(&identity),
+        read_only: strategies.is_read_only(&identity),
+        create_only: strategies.of_object(&identity) == Some(update_strategies::CREATE_ONLY),
+    }
 }
 
 /// The objects that the agent reports and that the work does not list: it has not acted on their

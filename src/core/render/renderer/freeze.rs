@@ -151,7 +151,7 @@ impl Renderer {
                 continue;
             };
             let objects = rendered.work.as_ref().map(FrozenObjects::of);
-            let objects = objects.unwrap_or_else(|| rendered.frozen.clone());
+            let objects = objects.unwrap_or_else(|| rendered.frozen.in_folder(&rendered.path));
             claims.entry(key.clone()).or_default().push(objects);
         }
     }
@@ -176,7 +176,7 @@ impl Renderer {
                 // The work of that name is another folder's, and may give objects to this folder.
                 key.work = WorkName::of_unnamed_folder(rendered.path.name());
             }
-            claims.entry(key).or_default().push(rendered.frozen.clone());
+            claims.entry(key).or_default().push(rendered.frozen.in_folder(&rendered.path));
         }
         frozen
     }
