@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use gitwork_core::model::name::{CommitId, ObjectId, WorkKey};
+use gitwork_core::model::name::{ClusterName, CommitId, ObjectId, WorkKey};
 use gitwork_core::model::snapshot::Snapshot;
 use gitwork_core::plan::Plan;
 use gitwork_core::plan::observed::ObservedWork;
@@ -172,8 +172,8 @@ impl Rollout {
     }
 }
 
-/// Prints what a rollout costs, one figure in each line.
-pub(super) fn measure() {
+/// 300 clusters have the new content, and 20 are getting it.
+fn under_way() -> Rollout {
     let mut rollout = Rollout::new();
     while rollout.pass() > 0 {}
     let group = format!(
@@ -199,7 +199,32 @@ pub(super) fn measure() {
     let earlier = rollout.world.desired.works.values().filter(|work| work.is_earlier).count();
     assert_eq!(earlier, waiting * WORKS);
     rollout.world.publish();
+    rollout
+}
 
+impl Rollout {
+    /// Passes in each of which a cluster begins or ceases to be unreachable.
+    fn passes_with_another_state(&mut self, cluster: &ClusterName) -> Vec<Duration> {
+        let (mut offline, mut passes) = (BTreeSet::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            if !offline.remove(cluster) {
+                offline.insert(cluster.clone());
+            }
+            let began = Instant::now();
+            self.world.state.set_offline(&offline);
+            self.world.state.facts_mut().mark_changed();
+            let (plan, _) = self.plan();
+            assert!(self.world.state.due(&plan, self.world.begin).is_empty());
+            passes.push(began.elapsed());
+        }
+        self.world.state.set_offline(&BTreeSet::new());
+        passes
+    }
+}
+
+/// Prints what a rollout costs, one figure in each line.
+pub(super) fn measure() {
+    let mut rollout = under_way();
     let begin = rollout.world.begin;
     let mut passes = Vec::new();
     for _ in 0..ROUNDS {
@@ -222,6 +247,7 @@ pub(super) fn measure() {
         rollout.world.publish();
         events.push(began.elapsed());
     }
+    let whole = rollout.passes_with_another_state(&keys[0].cluster);
     rollout.report_last(true);
     let began = Instant::now();
     assert_eq!(rollout.pass(), AT_A_TIME * WORKS);
@@ -230,6 +256,7 @@ pub(super) fn measure() {
     print("rollout under way, 1,000 clusters x 10 works: a pass without news: ms", least(passes));
     print("one status event of an agent, with its pass: ms", least(unpublished));
     print("the same, with the status: ms", least(events));
+    print("a pass in which a cluster comes to another state: ms", least(whole));
     print(
         "the next 20 clusters begin, rendered, planned and taken as written: ms",
         milliseconds(next),

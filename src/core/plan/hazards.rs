@@ -19,6 +19,7 @@ use crate::plan::inputs::PlanInputs;
 use crate::plan::moves::ObjectMove;
 use crate::plan::observed::{Observed, ObservedWork};
 use crate::plan::reason::Reason;
+use crate::plan::rollouts::RolloutWaits;
 use crate::render::desired::Desired;
 
 /// Everything that is unsafe to touch, per work and for the source. If several hazards forbid a
@@ -44,10 +45,9 @@ pub struct Hazards {
     restored: Option<Reason>,
     /// Changes that wait for a change window. They forbid the change.
     outside_window: BTreeMap<WorkKey, Reason>,
-    /// Works that wait for the wave of their cluster. They forbid every write.
-    waves: BTreeMap<WorkKey, Reason>,
-    /// The same for works that Git wants with an earlier content meanwhile: nothing forbids that.
-    waiting: BTreeMap<WorkKey, Reason>,
+    /// Works that wait for the wave of their cluster. They forbid every write, except of works that
+    /// Git wants with an earlier content meanwhile.
+    rollout_waits: RolloutWaits,
     /// Works that another writer keeps changing. They forbid a write of the same content.
     contended: BTreeMap<WorkKey, Arc<Contention>>,
     /// Whether any deletion is held: works that are created meanwhile carry a marker.
@@ -76,10 +76,6 @@ impl Hazards {
             hash: approval.hash(),
         });
         let contended = policy.contentions.iter().filter(|(_, contention)| contention.waits);
-        let waves = policy.rollout_waits.iter();
-        let waves = waves.map(|(key, wait)| (key.clone(), Reason::of_wave(wait)));
-        // What a cluster has meanwhile may be put back.
-        let (waiting, waves) = waves.partition(|(key, _)| desired.has_earlier_content(key));
         Self {
             other_origin,
             suspensions: policy.suspensions.clone(),
@@ -87,8 +83,7 @@ impl Hazards {
             clusters_suspended: desired.suspended.clusters.iter().cloned().collect(),
             rewind,
             restored,
-            waves,
-            waiting,
+            rollout_waits: policy.rollout_waits.clone(),
             contended: contended.map(|(key, one)| (key.clone(), one.clone())).collect(),
             ..Self::default()
         }
@@ -120,7 +115,7 @@ impl Hazards {
             || may_be_unnamed
             || may_be_of_group
             || !self.over_budget.is_empty()
-            || deletions.any(|one| self.forbids(one, inputs.observed).is_some());
+            || deletions.any(|one| self.forbids(one, inputs).is_some());
         self
     }
 
@@ -154,8 +149,7 @@ impl Hazards {
             rewind,
             restored,
             outside_window,
-            waves,
-            waiting,
+            rollout_waits,
             contended,
             deletions_held,
         } = other;
@@ -167,8 +161,7 @@ impl Hazards {
             && self.rewind == *rewind
             && self.restored == *restored
             && self.outside_window == *outside_window
-            && self.waves == *waves
-            && self.waiting == *waiting
+            && self.rollout_waits == *rollout_waits
             && self.contended == *contended
             && self.deletions_held == *deletions_held
     }
@@ -185,16 +178,16 @@ impl Hazards {
 
     /// Why the work must not be written whatever its candidate is, and will not be until somebody
     /// acts: no object moves from it or to it meanwhile.
-    pub(crate) fn stands_still(&self, key: &WorkKey) -> Option<Reason> {
+    pub(crate) fn stands_still(&self, key: &WorkKey, desired: &Desired) -> Option<Reason> {
         let blocked = || {
             let reason = self.blocked.get(key).cloned();
             reason.filter(|reason| !matches!(reason, Reason::BeingDeleted { .. }))
         };
-        self.suspension(key).or_else(blocked).or_else(|| self.waves.get(key).cloned())
+        self.suspension(key).or_else(blocked).or_else(|| self.wave(key, desired))
     }
 
     /// Why a candidate must not be carried out now; `None` if nothing forbids it.
-    pub fn forbids(&self, candidate: &CandidateChange, observed: &Observed) -> Option<Reason> {
+    pub fn forbids(&self, candidate: &CandidateChange, inputs: PlanInputs<'_>) -> Option<Reason> {
         let key = &candidate.key;
         if let Some(reason) = self.other_origin.clone().or_else(|| self.suspension(key)) {
             return Some(reason);
@@ -203,20 +196,27 @@ impl Hazards {
             return Some(reason.clone());
         }
         let effect = candidate.effect.as_ref()?;
-        let puts_back = puts_back(key, effect, observed);
+        let puts_back = puts_back(key, effect, inputs.observed);
         self.rewind
             .as_ref()
             .filter(|_| !puts_back)
             .or_else(|| self.restored.as_ref().filter(|_| effect.removes()))
             .or_else(|| self.outside_window.get(key))
-            .or_else(|| self.waves.get(key))
             .cloned()
+            .or_else(|| self.wave(key, inputs.desired))
             .or_else(|| self.contention(key, effect))
     }
 
     /// What a work waits for that has what it may have now.
-    pub fn waits(&self, key: &WorkKey) -> Option<Reason> {
-        self.waiting.get(key).cloned()
+    pub fn waits(&self, key: &WorkKey, desired: &Desired) -> Option<Reason> {
+        let wait = self.rollout_waits.get(key).filter(|_| desired.has_earlier_content(key));
+        wait.map(Reason::of_wave)
+    }
+
+    /// The wave that a work waits for. What a cluster has meanwhile may be put back.
+    fn wave(&self, key: &WorkKey, desired: &Desired) -> Option<Reason> {
+        let wait = self.rollout_waits.get(key).filter(|_| !desired.has_earlier_content(key));
+        wait.map(Reason::of_wave)
     }
 
     fn suspension(&self, key: &WorkKey) -> Option<Reason> {
@@ -252,7 +252,7 @@ impl Hazards {
             let Some(effect) = &candidate.effect else { continue };
             if puts_back(&candidate.key, effect, observed)
                 || inputs.is_returned(&candidate.key)
-                || self.forbids_before_window(candidate, observed)
+                || self.forbids_before_window(candidate, inputs)
             {
                 continue;
             }
@@ -279,8 +279,8 @@ impl Hazards {
 
     /// Whether a hazard other than a contention forbids the candidate, before the closed window is
     /// known. A contended work waits for the window, too.
-    fn forbids_before_window(&self, candidate: &CandidateChange, observed: &Observed) -> bool {
-        let reason = self.forbids(candidate, observed);
+    fn forbids_before_window(&self, candidate: &CandidateChange, inputs: PlanInputs<'_>) -> bool {
+        let reason = self.forbids(candidate, inputs);
         reason.is_some_and(|reason| !matches!(reason, Reason::BackedOff { .. }))
     }
 }

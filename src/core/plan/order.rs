@@ -114,7 +114,7 @@ impl Order<'_> {
         }
         match (self.change)(key) {
             Some(change) if change.effect.is_some() => {
-                self.hazards.forbids(change, self.inputs.observed).is_none()
+                self.hazards.forbids(change, self.inputs).is_none()
             }
             Some(change) if Action::of(None, &change.reason) == Action::Wait => true,
             Some(change) if Action::of(None, &change.reason) == Action::Hold => {

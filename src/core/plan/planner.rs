@@ -42,7 +42,7 @@ pub fn plan(
 /// The candidates of all works, with what moves between them.
 pub(super) fn candidates_of(inputs: PlanInputs<'_>, hazards: &Hazards) -> Vec<CandidateChange> {
     let leaving = LeavingObjects::observe(inputs.observed);
-    let moves = Moves::observe(inputs, &leaving, &|key| hazards.stands_still(key));
+    let moves = Moves::observe(inputs, &leaving, &|key| hazards.stands_still(key, inputs.desired));
     candidates(inputs, hazards.blocked(), &moves, &leaving)
 }
 
@@ -53,7 +53,7 @@ pub(super) fn step(
     (inputs, hazards, waits): (PlanInputs<'_>, &Hazards, &Waits),
 ) -> PlanStep {
     let waits = || waits.get(&candidate.key).cloned();
-    if let Some(reason) = hazards.forbids(&candidate, inputs.observed).or_else(waits) {
+    if let Some(reason) = hazards.forbids(&candidate, inputs).or_else(waits) {
         return PlanStep { key: candidate.key, path: candidate.path, effect: None, reason };
     }
     let candidate = if hazards.deletions_held() {
@@ -63,7 +63,7 @@ pub(super) fn step(
     };
     let CandidateChange { key, path, effect, reason, .. } = candidate;
     let is_settled = effect.is_none() && reason == Reason::UpToDate;
-    let waits = hazards.waits(&key).filter(|_| is_settled);
+    let waits = hazards.waits(&key, inputs.desired).filter(|_| is_settled);
     PlanStep { key, path, effect, reason: waits.unwrap_or(reason) }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -15,8 +16,31 @@ use crate::plan::guard::Guard;
 use crate::rollout::Gate;
 use crate::rollout::rules::REST;
 
-/// The works that must not be changed now, because their cluster waits for its wave.
-pub type RolloutWaits = BTreeMap<WorkKey, Arc<RolloutWait>>;
+/// The works that must not be changed now, because their cluster waits for its wave. Copies share
+/// them: there can be as many as works, and they seldom change.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RolloutWaits(Arc<BTreeMap<WorkKey, Arc<RolloutWait>>>);
+
+impl RolloutWaits {
+    /// Whether both are copies of the same, without looking at each work.
+    pub(crate) fn is_copy_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Deref for RolloutWaits {
+    type Target = BTreeMap<WorkKey, Arc<RolloutWait>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl FromIterator<(WorkKey, Arc<RolloutWait>)> for RolloutWaits {
+    fn from_iter<T: IntoIterator<Item = (WorkKey, Arc<RolloutWait>)>>(works: T) -> Self {
+        Self(Arc::new(works.into_iter().collect()))
+    }
+}
 
 /// Why a cluster does not get the content of a group yet.
 #[derive(Debug, Clone, PartialEq, Eq)]

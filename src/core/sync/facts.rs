@@ -38,6 +38,8 @@ pub struct SourceFacts {
     pub hub: ObservedHub,
     /// Works whose status decides about works that depend on them.
     awaited: BTreeSet<WorkKey>,
+    /// Works whose status decides how a rollout goes on.
+    in_rollouts: Arc<BTreeSet<WorkKey>>,
     /// What Git's history shows.
     pub history: GitHistory,
     /// What operators say on the hub.
@@ -62,6 +64,7 @@ impl SourceFacts {
             is_signed: false,
             hub: ObservedHub::new(source),
             awaited: BTreeSet::new(),
+            in_rollouts: Arc::default(),
             history: GitHistory::default(),
             directives: OperatorDirectives::default(),
             record: SourceRecord::new(known_record_generation),
@@ -69,10 +72,14 @@ impl SourceFacts {
         }
     }
 
-    /// Sets the works that others wait for in the current plan: from now on, any change of their
-    /// status may lead to another plan.
-    pub(crate) fn set_awaited(&mut self, works: BTreeSet<WorkKey>) {
-        self.awaited = works;
+    /// Sets the works that others, or rollouts, wait for in the current plan: from now on, any
+    /// change of their status may lead to another plan.
+    pub(crate) fn set_awaited(
+        &mut self,
+        works: BTreeSet<WorkKey>,
+        in_rollouts: Arc<BTreeSet<WorkKey>>,
+    ) {
+        (self.awaited, self.in_rollouts) = (works, in_rollouts);
     }
 
     /// The desired state in Git; `None` before the first read.
@@ -191,7 +198,8 @@ impl SourceFacts {
                 // plan.
                 let waits_for_agent = self.history.has_looked_up(&work.key)
                     || self.hub.is_moving(&work.key)
-                    || self.awaited.contains(&work.key);
+                    || self.awaited.contains(&work.key)
+                    || self.in_rollouts.contains(&work.key);
                 let differs = self.hub.record_change(*work);
                 differs.is_some_and(|differs| differs || waits_for_agent)
             }

@@ -1,12 +1,16 @@
 //! The rollouts of one source: which clusters of each group wait for their wave, and what the
 //! record keeps. No clock: time is passed in.
 //!
-//! How far each cluster has come is read from the hub at each plan. Only the times since when it is
-//! so are kept here. A new process reads them from the hub where it has them, and else begins them
-//! again: a cluster soaks longer then, never shorter. What has to be remembered is in the record:
-//! the last wave that began, and the content that failed.
+//! How far a cluster has come is read from the hub, again whenever its works change. If no cluster
+//! comes to another state by that, and no other input has changed, all stays as it is. Only the
+//! times since when clusters are as they are have to be kept here. A new process reads them from
+//! the hub where it has them, and else begins them again: a cluster soaks longer then, never
+//! shorter. What has to be remembered is in the record: the last wave that began, and the content
+//! that failed.
 
+mod basis;
 mod cluster;
+mod inputs;
 #[cfg(test)]
 mod tests;
 
@@ -14,16 +18,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 
-use self::cluster::{ClusterTimes, ClusterView};
+use self::basis::Basis;
+use self::cluster::ClusterProgress;
+pub use self::inputs::GroupRecords;
+pub(crate) use self::inputs::RolloutInputs;
+use self::inputs::is_suspended;
 use crate::config::window;
 use crate::limits;
 use crate::model::approval::{RolloutApproval, RolloutStep};
+use crate::model::cluster_revisions::ChangedClusters;
 use crate::model::digest::Digest;
 use crate::model::name::{ClusterName, CommitId, GroupName, WorkKey};
 use crate::plan::PlanInputs;
-use crate::plan::observed::ObservedWork;
 use crate::plan::rollout_progress::{GroupProgress, WaveProgress};
 use crate::plan::rollouts::{
     GroupRecord, RejectedContent, RolloutControl, RolloutWait, RolloutWaitCause, RolloutWaits,
@@ -35,32 +42,23 @@ use crate::rollout::{
     later,
 };
 
-/// The records of all groups.
-pub type GroupRecords = BTreeMap<GroupName, GroupRecord>;
+/// In debug builds, an update that leads to nothing is compared with a whole one for at most so
+/// many clusters.
+const CHECKED_CLUSTERS_MAX: usize = 100;
 
-/// What the rollouts of a source follow from, besides what is kept from plan to plan.
-#[derive(Clone, Copy)]
-pub(crate) struct RolloutInputs<'a> {
-    pub plan: PlanInputs<'a>,
-    /// As on the hub.
-    pub recorded: &'a GroupRecords,
-    /// The contents that the status branch calls rejected. A restored hub may not know that.
-    pub known_rejected: &'a BTreeMap<GroupName, Digest>,
-    /// Clusters that cannot be reached.
-    pub offline: &'a BTreeSet<ClusterName>,
-    pub now: Timestamp,
-    /// Looks up time zones.
-    pub zone: &'a dyn Fn(&str) -> Option<TimeZone>,
-}
+/// How far the clusters of a group have come.
+type ClustersOfGroup = BTreeMap<ClusterName, ClusterProgress>;
 
 /// The rollouts of one source.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Rollouts {
-    times: BTreeMap<(GroupName, ClusterName), ClusterTimes>,
+    /// `None` before the first update.
+    basis: Option<Basis>,
+    clusters: BTreeMap<GroupName, ClustersOfGroup>,
     /// What the record is to have before the next write.
     records: GroupRecords,
     /// The works whose status decides what happens next.
-    awaited: BTreeSet<WorkKey>,
+    awaited: Arc<BTreeSet<WorkKey>>,
     /// When something changes because of the time alone.
     recheck: Option<Timestamp>,
     /// How far each has come.
@@ -82,6 +80,8 @@ struct GroupView<'a> {
     inputs: RolloutInputs<'a>,
     group: &'a GroupName,
     rollout: &'a GroupRollout,
+    clusters: &'a ClustersOfGroup,
+    /// The states of the clusters that have the content.
     states: BTreeMap<ClusterName, ClusterState>,
     /// The clusters that get nothing.
     blocked: BTreeSet<ClusterName>,
@@ -100,7 +100,7 @@ impl Rollouts {
     }
 
     /// The works whose status decides what happens next.
-    pub(crate) fn awaited(&self) -> &BTreeSet<WorkKey> {
+    pub(crate) fn awaited(&self) -> &Arc<BTreeSet<WorkKey>> {
         &self.awaited
     }
 
@@ -136,9 +136,66 @@ impl Rollouts {
         &self.controls
     }
 
-    /// Updates the rollouts, and gives the works that wait.
-    pub(crate) fn update(&mut self, inputs: RolloutInputs<'_>) -> RolloutWaits {
-        self.awaited.clear();
+    /// Updates the rollouts, and gives the works that wait; `None` if nothing that decides about
+    /// them has changed.
+    pub(crate) fn update(&mut self, inputs: RolloutInputs<'_>) -> Option<RolloutWaits> {
+        let is_moved = self.read_clusters(inputs);
+        if let Some(basis) = self.basis.as_mut().filter(|_| !is_moved)
+            && basis.is_of(inputs, self.recheck)
+        {
+            basis.set_read(inputs);
+            debug_assert!(self.is_right(inputs), "the rollouts are those of a whole update");
+            return None;
+        }
+        self.basis = Some(Basis::of(inputs));
+        Some(self.update_all(inputs))
+    }
+
+    /// Whether a whole update leads to the same, those of many clusters aside.
+    fn is_right(&self, inputs: RolloutInputs<'_>) -> bool {
+        if self.clusters.values().map(BTreeMap::len).sum::<usize>() > CHECKED_CLUSTERS_MAX {
+            return true;
+        }
+        let mut whole = self.clone();
+        let outcome = |rollouts: &Self| {
+            let Self { records, awaited, progress, earlier, controls, returning, outdated, .. } =
+                rollouts.clone();
+            ((records, awaited, progress, earlier), (controls, returning, outdated))
+        };
+        whole.update_all(inputs) == inputs.plan.policy.rollout_waits
+            && outcome(&whole) == outcome(self)
+    }
+
+    /// Reads the clusters again that the hub or Git has otherwise. Gives whether one of them has
+    /// come to another state.
+    fn read_clusters(&mut self, inputs: RolloutInputs<'_>) -> bool {
+        let rollouts = &inputs.plan.desired.rollouts;
+        let changed = self.basis.as_ref().map(|basis| basis.changed(inputs));
+        let mut is_moved = false;
+        let mut read = |of_group: &mut ClustersOfGroup, key: (&GroupName, &ClusterName)| {
+            let Some(rollout) = rollouts.get(key.0) else { return };
+            let Some(member) = rollout.members.get(key.1) else { return };
+            let known = of_group.entry(key.1.clone()).or_default();
+            is_moved |= known.read(key, (rollout, member), inputs);
+            let recheck = known.recheck();
+            self.recheck = [self.recheck, recheck].into_iter().flatten().min();
+        };
+        if let Some(ChangedClusters::Some(names)) = changed {
+            for (group, of_group) in &mut self.clusters {
+                names.iter().for_each(|name| read(of_group, (group, name)));
+            }
+            return is_moved;
+        }
+        self.clusters.retain(|group, _| rollouts.contains_key(group));
+        for (group, rollout) in rollouts {
+            let of_group = self.clusters.entry(group.clone()).or_default();
+            of_group.retain(|name, _| rollout.members.contains_key(name));
+            rollout.members.keys().for_each(|name| read(of_group, (group, name)));
+        }
+        true
+    }
+
+    fn update_all(&mut self, inputs: RolloutInputs<'_>) -> RolloutWaits {
         self.recheck = None;
         self.progress.clear();
         self.controls.clear();
@@ -146,21 +203,22 @@ impl Rollouts {
         self.outdated.clear();
         let desired = inputs.plan.desired;
         let before = std::mem::replace(&mut self.records, kept_records(inputs.recorded, desired));
-        self.times.retain(|(group, cluster), _| {
-            let rollout = desired.rollouts.get(group);
-            rollout.is_some_and(|rollout| rollout.members.contains_key(cluster))
-        });
+        let mut clusters = std::mem::take(&mut self.clusters);
+        self.update_states(&mut clusters, inputs);
         let groups = desired.rollouts.iter();
+        let groups =
+            groups.filter_map(|(group, rollout)| Some((group, &**rollout, clusters.get(group)?)));
         let mut views: Vec<GroupView<'_>> =
-            groups.map(|(group, rollout)| self.view(group, rollout, &before, inputs)).collect();
+            groups.map(|group| GroupView::new(group, &before, inputs)).collect();
         find_room(&mut views);
-        let (mut waits, mut earlier) = (RolloutWaits::new(), EarlierContents::new());
+        let (mut waits, mut earlier) = (Vec::new(), EarlierContents::new());
+        let mut awaited = BTreeSet::new();
         for view in views {
             self.recheck = [self.recheck, view.progress.recheck].into_iter().flatten().min();
             let causes = view.add_waits(&mut waits);
             self.progress.push(view.report(&causes));
             self.controls.push(view.control());
-            self.await_works(view.rollout, &view.progress);
+            awaited.extend(view.awaited().cloned());
             let content = view.earlier();
             for (cluster, wave) in view.returning(&content) {
                 let last = self.returning.entry(cluster.clone()).or_default();
@@ -174,18 +232,38 @@ impl Rollouts {
             self.records.extend(record.map(|record| (view.group.clone(), record)));
         }
         self.earlier = Some(earlier);
-        waits
+        self.awaited = Arc::new(awaited);
+        self.clusters = clusters;
+        waits.into_iter().collect()
     }
 
-    /// How far the rollout of a group has come. `before`: what the record was to have.
-    fn view<'a>(
+    /// Updates the states of all clusters for this time.
+    fn update_states(
         &mut self,
-        group: &'a GroupName,
-        rollout: &'a GroupRollout,
+        clusters: &mut BTreeMap<GroupName, ClustersOfGroup>,
+        inputs: RolloutInputs<'_>,
+    ) {
+        for (group, of_group) in clusters {
+            let Some(rollout) = inputs.plan.desired.rollouts.get(group) else { continue };
+            for (cluster, known) in of_group {
+                known.update(cluster, rollout.content, inputs);
+                let recheck = known.recheck();
+                self.recheck = [self.recheck, recheck].into_iter().flatten().min();
+            }
+        }
+    }
+}
+
+impl<'a> GroupView<'a> {
+    /// How far the rollout of a group has come. `before`: what the record was to have.
+    fn new(
+        (group, rollout, clusters): (&'a GroupName, &'a GroupRollout, &'a ClustersOfGroup),
         before: &GroupRecords,
         inputs: RolloutInputs<'a>,
-    ) -> GroupView<'a> {
-        let states = self.states(group, rollout, inputs);
+    ) -> Self {
+        let states = clusters.iter();
+        let states = states.filter_map(|(name, known)| Some((name.clone(), known.state?)));
+        let states = states.collect();
         let members = rollout.members.iter().filter(|(_, member)| member.is_blocked);
         let blocked = members.map(|(cluster, _)| cluster.clone()).collect();
         let recorded = inputs.recorded.get(group);
@@ -203,6 +281,7 @@ impl Rollouts {
             inputs,
             group,
             rollout,
+            clusters,
             states,
             blocked,
             record,
@@ -215,41 +294,12 @@ impl Rollouts {
         view
     }
 
-    /// The states of the clusters that have the content.
-    fn states(
-        &mut self,
-        group: &GroupName,
-        rollout: &GroupRollout,
-        inputs: RolloutInputs<'_>,
-    ) -> BTreeMap<ClusterName, ClusterState> {
-        let mut states = BTreeMap::new();
-        for (cluster, member) in &rollout.members {
-            let is_suspended = |key: &&WorkKey| !is_suspended(key, inputs.plan);
-            let works = member.works.iter().filter(is_suspended);
-            let on_hub = works_of_group(group, cluster, inputs.plan);
-            let view = ClusterView::of(works, on_hub, (rollout.content, member), inputs.plan);
-            let at = (group.clone(), cluster.clone());
-            if view.is_waiting() {
-                self.times.remove(&at);
-                continue;
-            }
-            let times = self.times.entry(at).or_default();
-            let is_offline = inputs.offline.contains(cluster);
-            let state = times.state(&view, rollout.content, is_offline, inputs.now);
-            let recheck = times.recheck(inputs.now);
-            self.recheck = [self.recheck, recheck].into_iter().flatten().min();
-            states.insert(cluster.clone(), state);
-        }
-        states
-    }
-
-    /// The status of clusters with the content decides, until the rollout has ended.
-    fn await_works(&mut self, rollout: &GroupRollout, progress: &RolloutProgress) {
-        if progress.wave.is_none() {
-            return;
-        }
-        let members = rollout.members.values();
-        self.awaited.extend(members.flat_map(|member| member.works.iter().cloned()));
+    /// The works whose status decides, until the rollout has ended: those of clusters with the
+    /// content.
+    fn awaited(&self) -> impl Iterator<Item = &WorkKey> {
+        let has_wave = self.progress.wave.is_some();
+        let members = self.rollout.members.values().filter(move |_| has_wave);
+        members.flat_map(|member| &member.works)
     }
 }
 
@@ -282,13 +332,6 @@ fn kept_records(recorded: &GroupRecords, desired: &Desired) -> GroupRecords {
     kept.map(|(group, record)| (group.clone(), record.clone())).collect()
 }
 
-/// Whether somebody wants the work to stay as it is.
-fn is_suspended(key: &WorkKey, inputs: PlanInputs<'_>) -> bool {
-    let PlanInputs { desired, policy, .. } = inputs;
-    let is_in_git = || desired.works.get(key).is_some_and(|work| work.suspend);
-    desired.suspended.covers(key) || policy.suspensions.of(key).is_some() || is_in_git()
-}
-
 impl GroupView<'_> {
     /// What the hub has of its record.
     fn recorded(&self) -> Option<&GroupRecord> {
@@ -306,10 +349,8 @@ impl GroupView<'_> {
         if self.record.commits.contains_key(&content) {
             return;
         }
-        let on_hub = self.rollout.members.keys().flat_map(|cluster| {
-            works_of_group(self.group, cluster, self.inputs.plan)
-                .filter_map(|(_, work)| work.group_content)
-        });
+        let on_hub = self.clusters.values().flat_map(|known| &known.works.contents);
+        let on_hub = on_hub.copied().flatten();
         let needed: BTreeSet<Digest> = self.record.last_good.into_iter().chain(on_hub).collect();
         self.record.commits.retain(|content, _| needed.contains(content));
         while self.record.commits.len() >= limits::ROLLOUT_CONTENTS_MAX {
@@ -387,11 +428,11 @@ impl GroupView<'_> {
 
     /// The content that a cluster without this one has, or else the last good one.
     fn content_of(&self, cluster: &ClusterName) -> Option<Digest> {
-        let works = works_of_group(self.group, cluster, self.inputs.plan);
-        let on_hub: BTreeSet<Option<Digest>> = works.map(|(_, work)| work.group_content).collect();
-        match on_hub.len() {
-            0 => self.record.last_good,
-            1 => on_hub.into_iter().next().flatten(),
+        let known = self.clusters.get(cluster);
+        let mut on_hub = known.into_iter().flat_map(|known| &known.works.contents);
+        match (on_hub.next(), on_hub.next()) {
+            (None, _) => self.record.last_good,
+            (Some(one), None) => *one,
             // It is between two of them.
             _ => None,
         }
@@ -638,7 +679,7 @@ impl GroupView<'_> {
 
     /// The works of clusters that must not get the content now, those included that the content no
     /// longer has. Gives what they wait for, by wave.
-    fn add_waits(&self, waits: &mut RolloutWaits) -> Vec<Arc<RolloutWait>> {
+    fn add_waits(&self, waits: &mut Vec<(WorkKey, Arc<RolloutWait>)>) -> Vec<Arc<RolloutWait>> {
         let mut causes: BTreeMap<(usize, bool), Arc<RolloutWait>> = BTreeMap::new();
         for (cluster, member) in &self.rollout.members {
             let has_content =
@@ -649,10 +690,10 @@ impl GroupView<'_> {
             }
             let wait = causes.entry((member.wave, member.is_blocked));
             let wait = wait.or_insert_with(|| Arc::new(self.wait(member)));
-            let removed = removed_works(self.group, cluster, self.inputs.plan);
-            for key in member.works.iter().chain(removed) {
-                waits.insert(key.clone(), wait.clone());
-            }
+            let known = self.clusters.get(cluster);
+            let removed = known.into_iter().flat_map(|known| &known.works.removed);
+            let works = member.works.iter().chain(removed);
+            waits.extend(works.map(|key| (key.clone(), wait.clone())));
         }
         causes.into_values().collect()
     }
@@ -755,29 +796,4 @@ impl GroupView<'_> {
         let names: usize = names.map(|name| name.as_str().len() + 3).sum();
         names + self.group.as_str().len() + 400 + 115 * self.record.commits.len()
     }
-}
-
-/// The works of a group that its cluster has and the group no longer.
-fn removed_works<'a>(
-    group: &GroupName,
-    cluster: &ClusterName,
-    inputs: PlanInputs<'a>,
-) -> impl Iterator<Item = &'a WorkKey> {
-    let all = works_of_group(group, cluster, inputs);
-    all.map(|(key, _)| key).filter(move |key| !inputs.desired.works.contains_key(*key))
-}
-
-/// The works of a group that its cluster has.
-fn works_of_group<'a>(
-    group: &GroupName,
-    cluster: &ClusterName,
-    inputs: PlanInputs<'a>,
-) -> impl Iterator<Item = (&'a WorkKey, &'a ObservedWork)> {
-    let PlanInputs { desired, observed, .. } = inputs;
-    let prefix = format!("groups/{group}/");
-    let all = WorkKey::entries_of(&observed.works, cluster);
-    all.filter(move |(_, work)| {
-        let path = work.path.as_deref();
-        work.is_ours(&desired.source) && path.is_some_and(|path| path.starts_with(&prefix))
-    })
 }

@@ -173,15 +173,27 @@ impl SyncState {
 
     fn update_rollouts(&mut self, now: Timestamp, zone: &dyn Fn(&str) -> Option<TimeZone>) {
         let Some(plan) = self.facts.inputs(self.guards.policy()) else { return };
+        let Some(desired) = self.facts.desired() else { return };
         if !self.facts.record.is_known() {
             return;
         }
         let none = GroupRecords::new();
         let recorded = self.facts.record.current().map_or(&none, |record| &record.rollouts);
         let (offline, known_rejected) = (&self.offline, &self.known_rejected);
-        let inputs = RolloutInputs { plan, recorded, known_rejected, offline, now, zone };
-        let waits = self.rollouts.update(inputs);
-        if self.guards.set_rollout_waits(waits) {
+        let revisions = self.facts.hub.revisions();
+        let inputs = RolloutInputs {
+            plan,
+            desired,
+            revisions,
+            recorded,
+            known_rejected,
+            offline,
+            now,
+            zone,
+        };
+        if let Some(waits) = self.rollouts.update(inputs)
+            && self.guards.set_rollout_waits(waits)
+        {
             self.facts.mark_changed();
         }
     }
@@ -224,8 +236,7 @@ impl SyncState {
         let (revisions, revision) = (self.facts.revisions(), self.facts.revision());
         let plan = self.last_plan.replace(inputs, revisions, revision);
         self.update_waits.record(&plan, now);
-        let awaited = awaited_works(&plan).into_iter();
-        self.facts.set_awaited(awaited.chain(self.rollouts.awaited().iter().cloned()).collect());
+        self.facts.set_awaited(awaited_works(&plan), self.rollouts.awaited().clone());
         self.rollouts_due = self.rollouts.recheck().zip(self.time).map(|(at, time)| {
             now + Duration::try_from(at.duration_since(time)).unwrap_or_default()
         });

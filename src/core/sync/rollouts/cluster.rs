@@ -1,15 +1,17 @@
 //! How far one cluster has come with the content of one group.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::inputs::{RolloutInputs, is_suspended};
 use crate::model::digest::Digest;
-use crate::model::name::WorkKey;
+use crate::model::name::{ClusterName, GroupName, WorkKey};
 use crate::model::status_view::ObjectHealth;
 use crate::plan::PlanInputs;
 use crate::plan::observed::ObservedWork;
-use crate::rollout::{ClusterState, RolloutMember, later};
+use crate::rollout::{ClusterState, GroupRollout, RolloutMember, later};
 
 /// OCM's agent may report the health of the objects before an update for so long after it has
 /// applied the update: it looks at each object every 10 to 30 seconds, and retries for a minute.
@@ -20,9 +22,92 @@ const HEALTH_DELAY: Duration = Duration::from_secs(120);
 /// so much later.
 const TIME_PRECISION: Duration = Duration::from_secs(1);
 
+/// The works of a group that the hub has on one cluster.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct WorksOnHub {
+    /// The contents of the group that they are marked with.
+    pub contents: BTreeSet<Option<Digest>>,
+    /// Those that the group no longer has.
+    pub removed: Vec<WorkKey>,
+    view: ClusterView,
+}
+
+/// How far one cluster has come.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ClusterProgress {
+    pub works: WorksOnHub,
+    /// `None` if it has nothing of the content.
+    pub state: Option<ClusterState>,
+    times: ClusterTimes,
+}
+
+impl ClusterProgress {
+    /// Reads the works on the hub again. Gives whether the cluster has come to another state.
+    pub fn read(
+        &mut self,
+        (group, cluster): (&GroupName, &ClusterName),
+        (rollout, member): (&GroupRollout, &RolloutMember),
+        inputs: RolloutInputs<'_>,
+    ) -> bool {
+        let works = WorksOnHub::of((group, cluster), (rollout.content, member), inputs.plan);
+        if works == self.works {
+            return false;
+        }
+        let before = std::mem::replace(&mut self.works, works);
+        let state = self.state;
+        self.update(cluster, rollout.content, inputs);
+        self.state != state
+            || self.works.contents != before.contents
+            || self.works.removed != before.removed
+    }
+
+    /// Updates the state for this time.
+    pub fn update(&mut self, cluster: &ClusterName, content: Digest, inputs: RolloutInputs<'_>) {
+        let view = &self.works.view;
+        if view.is_waiting() {
+            (self.times, self.state) = (ClusterTimes::default(), None);
+            return;
+        }
+        let is_offline = inputs.offline.contains(cluster);
+        self.state = Some(self.times.state(view, content, is_offline, inputs.now));
+    }
+
+    /// When its health counts, if that is later than now.
+    pub fn recheck(&self) -> Option<Timestamp> {
+        self.times.counts_at
+    }
+}
+
+impl WorksOnHub {
+    fn of(
+        (group, cluster): (&GroupName, &ClusterName),
+        (content, member): (Digest, &RolloutMember),
+        inputs: PlanInputs<'_>,
+    ) -> Self {
+        let PlanInputs { desired, observed, .. } = inputs;
+        let mut found = Self::default();
+        let prefix = format!("groups/{group}/");
+        for (key, there) in WorkKey::entries_of(&observed.works, cluster) {
+            let path = there.path.as_deref();
+            let is_of_group = path.is_some_and(|path| path.starts_with(&prefix));
+            if !is_of_group || !there.is_ours(&desired.source) {
+                continue;
+            }
+            found.contents.insert(there.group_content);
+            if !desired.works.contains_key(key) {
+                found.removed.push(key.clone());
+            }
+        }
+        let is_wanted = |key: &&WorkKey| !is_suspended(key, inputs);
+        let wanted = member.works.iter().filter(is_wanted);
+        found.view = ClusterView::of(wanted, &found, (content, member), inputs);
+        found
+    }
+}
+
 /// What the hub shows of the works of a group on one cluster.
-#[derive(Debug, Default)]
-pub(super) struct ClusterView {
+#[derive(Debug, Clone, Default, PartialEq)]
+struct ClusterView {
     works: usize,
     /// The cluster has works of the group that are marked with the content.
     is_marked: bool,
@@ -43,8 +128,8 @@ pub(super) struct ClusterView {
 
 /// Since when a cluster is as it is. A new process reads that from the hub if the agent says when
 /// it applied each generation, as gitwork's and OCM's since 1.2 do; else it begins the times again.
-#[derive(Debug, Default)]
-pub(super) struct ClusterTimes {
+#[derive(Debug, Clone, Default)]
+struct ClusterTimes {
     content: Option<Digest>,
     /// Since when it has the content.
     started: Timestamp,
@@ -54,25 +139,29 @@ pub(super) struct ClusterTimes {
     failed: Option<Timestamp>,
     /// Until when its health does not count.
     counts_at: Option<Timestamp>,
+    /// Since when it is healthy by a clock of the cluster that was ahead, and when that was seen
+    /// first.
+    ahead: Option<(Timestamp, Timestamp)>,
 }
 
 impl ClusterView {
     /// `works`: those of the group that Git wants. `on_hub`: those that the hub has.
-    pub fn of<'a>(
+    fn of<'a>(
         works: impl Iterator<Item = &'a WorkKey>,
-        on_hub: impl Iterator<Item = (&'a WorkKey, &'a ObservedWork)>,
+        on_hub: &WorksOnHub,
         (content, member): (Digest, &RolloutMember),
         inputs: PlanInputs<'_>,
     ) -> Self {
         let PlanInputs { desired, observed, .. } = inputs;
-        let mut view = Self { is_earlier: member.earlier.is_some(), ..Self::default() };
-        for (key, there) in on_hub {
-            view.is_marked |= there.group_content == Some(content);
-            view.has_removed |= !desired.works.contains_key(key);
-        }
+        let mut view = Self {
+            is_earlier: member.earlier.is_some(),
+            is_marked: on_hub.contents.contains(&Some(content)),
+            has_removed: !on_hub.removed.is_empty(),
+            ..Self::default()
+        };
         for (key, work) in works.filter_map(|key| Some((key, desired.works.get(key)?))) {
             view.works += 1;
-            let there = observed.works.get(key);
+            let there: Option<&ObservedWork> = observed.works.get(key);
             let Some(there) = there.filter(|there| there.is_ours(&desired.source)) else {
                 continue;
             };
@@ -87,7 +176,7 @@ impl ClusterView {
     }
 
     /// Whether the cluster has nothing of the content, and is to get some.
-    pub fn is_waiting(&self) -> bool {
+    fn is_waiting(&self) -> bool {
         let differs = self.equal < self.works || (self.works > 0 && self.has_removed);
         !self.is_marked && (self.is_earlier || differs)
     }
@@ -108,7 +197,7 @@ impl ClusterView {
 
 impl ClusterTimes {
     /// The state of a cluster that has some of the content.
-    pub fn state(
+    fn state(
         &mut self,
         view: &ClusterView,
         content: Digest,
@@ -157,13 +246,18 @@ impl ClusterTimes {
             return progressing;
         }
         // A clock of the cluster that is ahead must not make the soak endless.
-        let healthy = view.health.since.map(|since| later(since, TIME_PRECISION).min(now));
-        let healthy = healthy.unwrap_or(applied);
+        let since = view.health.since.map(|since| later(since, TIME_PRECISION));
+        let healthy = since.map_or(applied, |since| self.healthy_since(since, now));
         ClusterState::Succeeded { since: healthy.max(counts_at) }
     }
 
-    /// When its health counts, if that is later than now.
-    pub fn recheck(&self, now: Timestamp) -> Option<Timestamp> {
-        self.counts_at.filter(|at| *at > now)
+    /// Since when it is healthy. `since`: by the clock of the cluster. One that is ahead must not
+    /// make the soak endless.
+    fn healthy_since(&mut self, since: Timestamp, now: Timestamp) -> Timestamp {
+        match self.ahead {
+            Some((known, seen)) if known == since => seen,
+            _ if since <= now => since,
+            _ => self.ahead.insert((since, now)).1,
+        }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::model::approval::{Approval, Approvals};
+use crate::model::cluster_revisions::ClusterRevisions;
 use crate::model::diagnostic::Diagnostic;
 use crate::model::name::{SourceId, WorkKey};
 use crate::model::snapshot::Snapshot;
@@ -45,6 +46,11 @@ struct World {
     /// The commits, if the files are committed.
     commits: Option<(TestRepository, Renderer)>,
     hub: BTreeMap<WorkKey, Value>,
+    /// The hub and Git at the last update.
+    seen: BTreeMap<WorkKey, Value>,
+    desired: Option<Arc<Desired>>,
+    revisions: ClusterRevisions,
+    waits: RolloutWaits,
     rollouts: Rollouts,
     record: Record,
     approved: Approvals,
@@ -64,6 +70,10 @@ impl World {
             files,
             commits: None,
             hub: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            desired: None,
+            revisions: ClusterRevisions::default(),
+            waits: RolloutWaits::default(),
             rollouts: Rollouts::default(),
             record: Record::default(),
             approved: Approvals::default(),
@@ -157,15 +167,31 @@ impl World {
             restored: self.restored.then(|| restored.into()),
             ..PlanPolicy::default()
         };
-        let (desired, observed, last_known) = (&desired, &observed, &last_known);
-        policy.rollout_waits = self.rollouts.update(RolloutInputs {
-            plan: PlanInputs { desired, observed, last_known, policy: &policy },
+        policy.rollout_waits = self.waits.clone();
+        let desired = match &self.desired {
+            Some(before) if format!("{before:?}") == format!("{desired:?}") => before.clone(),
+            _ => Arc::new(desired),
+        };
+        self.desired = Some(desired.clone());
+        let (observed, last_known) = (&observed, &last_known);
+        let now = self.hub.iter().filter(|(key, work)| self.seen.get(*key) != Some(work));
+        let gone = self.seen.keys().filter(|key| !self.hub.contains_key(*key));
+        let changed: Vec<&WorkKey> = now.map(|(key, _)| key).chain(gone).collect();
+        changed.into_iter().for_each(|key| self.revisions.mark(&key.cluster));
+        self.seen = self.hub.clone();
+        let waits = self.rollouts.update(RolloutInputs {
+            plan: PlanInputs { desired: &desired, observed, last_known, policy: &policy },
+            desired: &desired,
+            revisions: &self.revisions,
             recorded: &self.record.rollouts,
             known_rejected: &self.known_rejected,
             offline: &self.offline,
             now: Timestamp::from_second(self.now).unwrap(),
             zone: &|_| None,
         });
+        self.waits = waits.unwrap_or_else(|| self.waits.clone());
+        policy.rollout_waits = self.waits.clone();
+        let desired = &*desired;
         let plan = plan(desired, observed, last_known, &policy);
         let inputs = PlanInputs { desired, observed, last_known, policy: &policy };
         assert_eq!(lint::check(&plan, inputs), []);
