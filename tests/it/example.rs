@@ -16,30 +16,10 @@ use gitwork_core::text::yaml;
 use serde_json::Value;
 
 use crate::harness::{ClusterOptions, ControlPlane, apply_all, eventually};
-use crate::memory_repository::{File, render};
+use crate::memory_repository::{File, files_below, render};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/repo-layout")
-}
-
-/// Every file below `folder`, by its path from there.
-pub fn files_below(folder: &Path) -> BTreeMap<String, File> {
-    let mut found = BTreeMap::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let entry = entry.unwrap();
-        let name = entry.file_name().into_string().unwrap();
-        let kind = entry.file_type().unwrap();
-        if kind.is_dir() {
-            let below = files_below(&entry.path());
-            found.extend(below.into_iter().map(|(path, file)| (format!("{name}/{path}"), file)));
-        } else if kind.is_symlink() {
-            let target = std::fs::read_link(entry.path()).unwrap();
-            found.insert(name, File::Link(target.into_os_string().into_string().unwrap()));
-        } else {
-            found.insert(name, File::Bytes(std::fs::read(entry.path()).unwrap()));
-        }
-    }
-    found
 }
 
 fn works() -> Vec<DesiredWork> {

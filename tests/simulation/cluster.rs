@@ -80,6 +80,14 @@ impl Live {
     }
 }
 
+/// `metadata.generation` of an object with a spec: it counts how often that changed.
+fn generation(object: &Object, before: Option<&Object>) -> Option<i64> {
+    let spec = object.get("spec")?;
+    let last = before.map_or(0, |before| before["metadata"]["generation"].as_i64().unwrap_or(0));
+    let is_same = before.is_some_and(|before| before.get("spec") == Some(spec));
+    Some(if is_same { last } else { last + 1 })
+}
+
 impl Cluster {
     pub fn get(&self, id: &Identity) -> Option<&Live> {
         self.objects.get(id)
@@ -97,7 +105,10 @@ impl Cluster {
         self.revision += 1;
         let revision = self.revision.to_string();
         let uid = uid.unwrap_or_else(|| format!("object-{revision}"));
+        let before = self.objects.get(id).filter(|live| live.uid() == uid);
+        let generation = generation(&object, before.map(|live| &live.object));
         edit_metadata(&mut object, |metadata| {
+            metadata.extend(generation.map(|generation| ("generation".into(), generation.into())));
             metadata.insert("uid".into(), uid.clone().into());
             metadata.insert("resourceVersion".into(), revision.into());
         });

@@ -18,6 +18,7 @@ mod agents;
 mod budget;
 mod budget_rule;
 mod cluster;
+mod commits;
 pub mod contract;
 pub mod fleet;
 mod git_work;
@@ -38,6 +39,7 @@ mod refactoring;
 mod simulated_hub_contract;
 #[cfg(test)]
 mod stories;
+pub mod week;
 mod world;
 
 /// A plan, checked by the lint.

@@ -1,6 +1,7 @@
 //! A repository in memory: paths and texts into a content-addressed store.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use gitwork_core::config::tenancy::Tenancy;
@@ -112,6 +113,26 @@ impl Objects for MemoryObjects {
         }
         Ok(blob)
     }
+}
+
+/// Every file below `folder`, by its path from there.
+pub fn files_below(folder: &Path) -> BTreeMap<String, File> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            let below = files_below(&entry.path());
+            found.extend(below.into_iter().map(|(path, file)| (format!("{name}/{path}"), file)));
+        } else if kind.is_symlink() {
+            let target = std::fs::read_link(entry.path()).unwrap();
+            found.insert(name, File::Link(target.into_os_string().into_string().unwrap()));
+        } else {
+            found.insert(name, File::Bytes(std::fs::read(entry.path()).unwrap()));
+        }
+    }
+    found
 }
 
 /// A small repository: `(path, text)` pairs.

@@ -115,7 +115,12 @@ pub fn identity(manifest: &Value) -> Identity {
 }
 
 fn plural(kind: &str) -> String {
-    format!("{}s", kind.to_lowercase())
+    let kind = kind.to_lowercase();
+    match kind.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None if kind.ends_with('s') => format!("{kind}es"),
+        None => format!("{kind}s"),
+    }
 }
 
 fn mapping(manifest: &ParsedManifest) -> ResourceMapping {

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt};
 use gitwork_core::model::name::{CommitId, SourceId, WorkKey};
@@ -349,6 +350,14 @@ impl Connection {
                 };
                 if matches!(event, HubEvent::Changed(_)) {
                     sleep(latency).await;
+                }
+                if self.checker.is_story() {
+                    // What has happened in the meantime comes with it: a fleet reports in bursts.
+                    let mut events = vec![event];
+                    while let Some(Some(next)) = follow.next().now_or_never() {
+                        events.push(next);
+                    }
+                    return (events, Watching::Follow(follow));
                 }
                 let event = match event {
                     HubEvent::Changed(work) => HubEvent::Changed(Box::new(self.spoiled(*work))),

@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 mod actions;
 pub mod bugs;
-mod check;
-mod connection;
+pub(crate) mod check;
+pub(crate) mod connection;
 mod convergence;
 mod election;
-mod git;
-mod groups;
-mod machine_clock;
-mod process;
+pub(crate) mod git;
+pub(crate) mod groups;
+pub(crate) mod machine_clock;
+pub(crate) mod process;
 mod run;
 mod scenario;
 mod second_source;
@@ -81,12 +81,8 @@ fn run_scenario(
     Err(Failure { seed, why, trace, scenario })
 }
 
-fn run_world(
-    seed: u64,
-    bug: Option<Bug>,
-    traced: bool,
-    scenario: &mut Vec<Step>,
-) -> (Totals, Checker) {
+/// Runs to the end, in time that passes only while nothing can go on.
+pub(crate) fn in_virtual_time<T>(seed: u64, run: impl Future<Output = T>) -> T {
     // The engine's own random numbers: the jitter of its timers.
     fastrand::seed(seed);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -94,7 +90,16 @@ fn run_world(
         .start_paused(true)
         .build()
         .unwrap();
-    runtime.block_on(async {
+    runtime.block_on(run)
+}
+
+fn run_world(
+    seed: u64,
+    bug: Option<Bug>,
+    traced: bool,
+    scenario: &mut Vec<Step>,
+) -> (Totals, Checker) {
+    in_virtual_time(seed, async {
         let mut world = World::new(seed, bug, traced);
         let checker = world.checker.clone();
         (world.run(scenario).await, checker)

@@ -8,12 +8,14 @@ use gitwork_core::config::Budgets;
 use gitwork_core::config::RewindPolicy;
 use gitwork_core::limits;
 use gitwork_core::plan::PlanPolicy;
+use gitwork_core::report::status::source::SourceStatus;
 use gitwork_core::sync::guards::GuardOptions;
 use gitwork_daemon::engine::{Engine, EngineError, EngineOptions};
 use gitwork_daemon::facts_feed::facts_feed;
 use gitwork_daemon::leadership::Leadership;
 use gitwork_daemon::metrics::Metrics;
 use gitwork_daemon::reader::SourceReader;
+use gitwork_daemon::status_publisher::Reachability;
 use gitwork_hub::execute::ExecuteOptions;
 use gitwork_runtime::clock::WallClock;
 use jiff::Timestamp;
@@ -45,6 +47,8 @@ pub struct Process {
     /// When the connection was cut last.
     cut_at: Instant,
     network: Arc<Mutex<Network>>,
+    /// The status of the source, if it is published.
+    pub status: Option<watch::Receiver<Option<Arc<SourceStatus>>>>,
 }
 
 /// The largest number of polls of an engine at one moment. Tokio pauses it after 128 due timers.
@@ -66,6 +70,15 @@ pub struct ProcessOptions<'a> {
     /// Whether another process of the source ran before.
     pub is_restarted: bool,
     pub seed: u64,
+}
+
+/// What a process reads from the hub besides works.
+#[derive(Default)]
+pub struct HubReads<'a> {
+    /// ManagedClusters and Placements.
+    pub facts: Option<&'a FactsOnHub>,
+    /// The clusters that the hub cannot reach.
+    pub reach: Option<Reachability>,
 }
 
 /// Fails if the loop runs on and on while no time passes.
@@ -118,7 +131,7 @@ impl Process {
     pub fn start(setting: &ProcessOptions<'_>, source: SimulatedSource) -> Self {
         setting.checker.follow_reads(&source.reads);
         let reads = source.reads.clone();
-        Self::start_engine(setting, source, reads, None)
+        Self::start_engine(setting, source, reads, HubReads::default())
     }
 
     /// A process with a source that has groups.
@@ -128,14 +141,16 @@ impl Process {
         facts: &FactsOnHub,
     ) -> Self {
         let reads = source.reads.clone();
-        Self::start_engine(setting, source, reads, Some(facts))
+        Self::start_engine(setting, source, reads, HubReads { facts: Some(facts), reach: None })
     }
 
-    fn start_engine(
+    /// A process with any source, which publishes its status if it reads the unreachable
+    /// clusters.
+    pub fn start_engine(
         setting: &ProcessOptions<'_>,
         source: impl SourceReader,
         reads: ReadLog,
-        facts: Option<&FactsOnHub>,
+        HubReads { facts, reach }: HubReads<'_>,
     ) -> Self {
         let network = Network::new(setting.seed, setting.fault_rates);
         let (cut, is_cut) = watch::channel(false);
@@ -159,6 +174,7 @@ impl Process {
         );
         engine.set_wall_clock(clock(setting));
         engine.set_leadership(Leadership::of(leads.subscribe()));
+        let status = reach.map(|reach| engine.publish_status(reach));
         // The first attempt has ended.
         leads.send_replace(false);
         let (hint, hints) = mpsc::channel(1);
@@ -171,7 +187,8 @@ impl Process {
             tokio::spawn(reader.run(watch, stopped.clone()))
         });
         let task = tokio::spawn(counted(engine.run(hints, stopped), setting.checker.clone()));
-        Self { task, facts, hint, stop, leads, cut, cut_at: Instant::now(), network }
+        let cut_at = Instant::now();
+        Self { task, facts, hint, stop, leads, cut, cut_at, network, status }
     }
 
     /// Sends a hint that Git has changed.

@@ -8,13 +8,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use gitwork_core::model::approval::Approvals;
 use gitwork_core::model::name::{ClusterName, CommitId, SourceId, WorkKey};
+use gitwork_core::model::work::MANAGER;
 use gitwork_core::plan::observed::ObservedWork;
 use gitwork_core::plan::record::Record;
 use gitwork_core::plan::request::Request;
 use gitwork_core::plan::{Effect, request};
 use gitwork_hub::{HubError, HubEvent};
-use serde_json::Value;
+use jiff::Timestamp;
+use serde_json::{Value, json};
 
+use crate::fleet::machine_clock::MachineClock;
 use crate::patch::{json_patch, merge_patch};
 
 mod api_server;
@@ -64,6 +67,8 @@ pub(super) struct State {
     pub(super) records: BTreeMap<SourceId, (Record, u64)>,
     faults: Faults,
     random: fastrand::Rng,
+    /// If there is one, works say when gitwork wrote them last.
+    clock: Option<MachineClock>,
     /// The number of writes that changed something.
     pub(super) writes: usize,
 }
@@ -83,6 +88,7 @@ impl SimulatedHub {
             records: BTreeMap::new(),
             faults: Faults::default(),
             random: fastrand::Rng::with_seed(seed),
+            clock: None,
             writes: 0,
         };
         Self { state: Arc::new(Mutex::new(state)) }
@@ -90,6 +96,11 @@ impl SimulatedHub {
 
     pub fn set_faults(&self, faults: Faults) {
         self.lock().faults = faults;
+    }
+
+    /// Lets works say from now on when gitwork wrote them last.
+    pub fn keep_times(&self, clock: &MachineClock) {
+        self.lock().clock = Some(clock.clone());
     }
 
     /// Drops these fields of the spec from now on, as an older CRD does.
@@ -111,6 +122,14 @@ impl SimulatedHub {
     pub fn objects(&self) -> BTreeMap<WorkKey, Value> {
         let state = self.lock();
         state.works.iter().map(|(key, work)| (key.clone(), Value::clone(work))).collect()
+    }
+
+    /// The uid and the generation of each object.
+    pub fn specs(&self) -> Vec<(WorkKey, String, i64)> {
+        let state = self.lock();
+        let uid = |work: &Value| work["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        let works = state.works.iter();
+        works.map(|(key, work)| (key.clone(), uid(work), generation(work))).collect()
     }
 
     /// One raw object.
@@ -256,14 +275,21 @@ impl SimulatedHub {
         if state.happens(cut) {
             state.watchers.clear();
         }
+        let now = state.clock.as_ref().map(MachineClock::now);
         let stored = match request::request(key, effect, commit) {
-            Request::Create(object) => Some(state.create(key, object)?),
+            Request::Create(mut object) => {
+                set_written(&mut object, now);
+                Some(state.create(key, object)?)
+            }
             Request::JsonPatch(operations) => state.modify(key, |work| {
                 json_patch(work, &operations)
-                    .map_err(|message| HubError::WriteRejected { key: key.to_string(), message })
+                    .map_err(|message| HubError::WriteRejected { key: key.to_string(), message })?;
+                set_written(work, now);
+                Ok(())
             })?,
             Request::MergePatch(patch) => state.modify(key, |work| {
                 merge_patch(work, &patch);
+                set_written(work, now);
                 Ok(())
             })?,
             Request::Delete { uid, resource_version } => {
@@ -275,6 +301,14 @@ impl SimulatedHub {
             return Err(unavailable("the response was lost"));
         }
         Ok(stored.and_then(|_| state.observed(key)))
+    }
+}
+
+/// Sets when gitwork wrote the work last.
+fn set_written(work: &mut Value, now: Option<Timestamp>) {
+    if let Some(now) = now {
+        let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        work["metadata"]["managedFields"] = json!([{"manager": MANAGER, "time": time}]);
     }
 }
 

@@ -236,6 +236,12 @@ impl<'a> Clusters<'a> {
         self.line_of("cluster", names, |_| None)
     }
 
+    /// How many of all items have applied all of their works.
+    pub(crate) fn applied_of(&self, noun: &str) -> String {
+        let plural = if self.len() == 1 { "" } else { "s" };
+        format!("{}/{} {noun}{plural} applied", self.applied(), self.len())
+    }
+
     /// The summary line for other items than clusters, for example `work`. `note`: what is said
     /// of the items of a state behind their names.
     pub(crate) fn line_of(
@@ -244,12 +250,7 @@ impl<'a> Clusters<'a> {
         names: usize,
         note: impl Fn(State) -> Option<String>,
     ) -> String {
-        let mut reported = format!(
-            "{}/{} {noun}{} applied",
-            self.applied(),
-            self.len(),
-            if self.len() == 1 { "" } else { "s" }
-        );
+        let mut reported = self.applied_of(noun);
         for state in [State::Pending, State::Progressing, State::Deleting, State::Suspended] {
             let count = self.count(state);
             if count > 0 {

@@ -65,6 +65,10 @@ pub struct HeldChanges {
 /// Groups that the summary line names for each state.
 const GROUPS_SHOWN: usize = 3;
 
+/// A line of at least so many characters has the beginning of the reason of held changes. Commit
+/// statuses of all forges have more.
+const CUT_REASON_MIN: usize = 100;
+
 impl HeldChanges {
     /// What is held and why. `None` if the reason names another repository.
     fn clause(&self) -> Option<String> {
@@ -148,8 +152,8 @@ impl SourceStatus {
     }
 
     /// The summary line within `chars_max` characters. It drops names first, then the location of
-    /// an error, then how far rollouts have come, then the reason of held changes, and is truncated
-    /// last.
+    /// an error, then how far rollouts have come, then the states of clusters, then the end of the
+    /// reason of held changes. A short one drops the reason, and is truncated last.
     pub fn line(&self, chars_max: usize) -> String {
         self.line_of(&self.clusters(), chars_max)
     }
@@ -167,24 +171,29 @@ impl SourceStatus {
         let rollouts = self.rollouts_clause();
         let rollouts = rollouts.as_str();
         let forms = [
-            (3, place, held.as_str(), rollouts),
-            (3, &errors, &held, rollouts),
-            (1, &errors, &held, rollouts),
-            (0, &errors, &held, rollouts),
-            (1, &errors, &held, ""),
-            (0, &errors, &held, ""),
-            (1, &errors, "", ""),
-            (0, &errors, "", ""),
+            (Some(3), place, held.as_str(), rollouts),
+            (Some(3), &errors, &held, rollouts),
+            (Some(1), &errors, &held, rollouts),
+            (Some(0), &errors, &held, rollouts),
+            (Some(1), &errors, &held, ""),
+            (Some(0), &errors, &held, ""),
+            (None, &errors, &held, ""),
+            (Some(1), &errors, "", ""),
+            (Some(0), &errors, "", ""),
         ];
         let mut line = String::new();
         for (names, place, held, rollouts) in forms {
-            line = if self.works.is_empty() {
-                format!("no works{place}{held}{rollouts}")
-            } else {
-                clusters.line_of("cluster", names, note) + place + held + rollouts
+            let start = match names {
+                _ if self.works.is_empty() => "no works".to_owned(),
+                Some(names) => clusters.line_of("cluster", names, note),
+                None => clusters.applied_of("cluster"),
             };
+            line = start + place + held + rollouts;
             if line.chars().count() <= chars_max {
                 return line;
+            }
+            if names.is_none() && !held.is_empty() && chars_max >= CUT_REASON_MIN {
+                break;
             }
         }
         truncate_chars(&line, chars_max).into_owned()

@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 // No channels of tokio: those do not work for a task that never yields to the runtime.
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
-use gitwork_core::model::facts::{ClusterFacts, DecisionGroupFacts, PlacementFacts, PlacementKey};
+use gitwork_core::model::facts::{
+    ClusterFacts, DecisionGroupFacts, Facts, PlacementFacts, PlacementKey,
+};
 use gitwork_core::model::name::ClusterName;
-use gitwork_core::sync::observed_facts::{DecisionFacts, FactsEvent, ObjectEvent};
+use gitwork_core::sync::observed_facts::{DecisionFacts, DecisionKey, FactsEvent, ObjectEvent};
 use tokio::time::Instant;
 
 use super::{NAMESPACE, PLACEMENT, ROLE, SITE};
@@ -18,23 +20,46 @@ use crate::fleet::bugs::Bug;
 const DECISION_CLUSTERS: usize = 2;
 
 /// What the hub has at one time.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct HubFacts {
-    /// The labels of each ManagedCluster.
-    pub clusters: BTreeMap<ClusterName, BTreeMap<String, String>>,
+    /// The ManagedClusters.
+    pub clusters: BTreeMap<ClusterName, Arc<ClusterFacts>>,
+    /// The namespace and the name of the Placement.
+    pub placement_key: PlacementKey,
     /// The Placement, without its PlacementDecisions; `None`: there is none.
     pub placement: Option<PlacementFacts>,
     /// The PlacementDecisions.
     pub decisions: BTreeMap<String, Vec<ClusterName>>,
 }
 
+impl Default for HubFacts {
+    fn default() -> Self {
+        let placement_key = PlacementKey { namespace: NAMESPACE.into(), name: PLACEMENT.into() };
+        let (clusters, placement, decisions) = Default::default();
+        Self { clusters, placement_key, placement, decisions }
+    }
+}
+
 impl HubFacts {
+    /// What the hub has by a file of facts with at most one Placement.
+    pub fn of(facts: &Facts) -> Self {
+        let mut found = Self { clusters: facts.managed_clusters.clone(), ..Self::default() };
+        for (key, placement) in &facts.placements {
+            found.placement_key = key.clone();
+            found.decisions.clone_from(&placement.decisions);
+            let decisions = BTreeMap::new();
+            found.placement = Some(PlacementFacts { decisions, ..placement.clone() });
+        }
+        found
+    }
+
     /// Writes the PlacementDecisions of these clusters.
     pub fn decide(&mut self, selected: &BTreeSet<ClusterName>) {
         let all: Vec<ClusterName> = selected.iter().cloned().collect();
         let slices = all.chunks(DECISION_CLUSTERS).enumerate();
+        let name = &self.placement_key.name;
         self.decisions =
-            slices.map(|(at, some)| (format!("{PLACEMENT}-decision-{at}"), some.into())).collect();
+            slices.map(|(at, some)| (format!("{name}-decision-{at}"), some.into())).collect();
     }
 
     /// Writes the status of the Placement for the present PlacementDecisions.
@@ -72,7 +97,7 @@ impl HubFacts {
     pub fn is_labelled(&self, cluster: &ClusterName) -> bool {
         self.clusters
             .get(cluster)
-            .is_some_and(|labels| labels.get(ROLE).is_some_and(|it| it == ROLE))
+            .is_some_and(|facts| facts.labels.get(ROLE).is_some_and(|it| it == ROLE))
     }
 
     /// Whether the PlacementDecisions have the cluster.
@@ -82,26 +107,26 @@ impl HubFacts {
 
     /// The value that manifests have of the cluster; `None` without a ManagedCluster.
     pub fn site(&self, cluster: &ClusterName) -> Option<&str> {
-        self.clusters.get(cluster)?.get(SITE).map(String::as_str)
+        self.clusters.get(cluster)?.labels.get(SITE).map(String::as_str)
     }
 
     fn list(&self, kind: Kind) -> Vec<FactsEvent> {
         match kind {
             Kind::Cluster => {
                 let all = self.clusters.iter();
-                let all =
-                    all.map(|(name, labels)| ObjectEvent::Listed(name.clone(), facts(labels)));
+                let all = all.map(|(name, facts)| ObjectEvent::Listed(name.clone(), facts.clone()));
                 all.map(FactsEvent::Cluster).collect()
             }
             Kind::Placement => {
                 let one = self.placement.clone().into_iter();
-                let one = one.map(|placement| ObjectEvent::Listed(placement_key(), placement));
+                let one =
+                    one.map(|placement| ObjectEvent::Listed(self.placement_key.clone(), placement));
                 one.map(FactsEvent::Placement).collect()
             }
             Kind::Decision => {
                 let all = self.decisions.iter();
                 let all = all.map(|(name, clusters)| {
-                    ObjectEvent::Listed((NAMESPACE.into(), name.clone()), decision(clusters))
+                    ObjectEvent::Listed(self.decision_key(name), self.decision(clusters))
                 });
                 all.map(FactsEvent::Decision).collect()
             }
@@ -112,7 +137,7 @@ impl HubFacts {
     fn events_since(&self, before: &Self) -> Vec<(Kind, FactsEvent)> {
         let clusters = changes(&before.clusters, &self.clusters).into_iter().map(|change| {
             let event = match change {
-                (name, Some(labels)) => ObjectEvent::Changed(name, facts(&labels)),
+                (name, Some(facts)) => ObjectEvent::Changed(name, facts),
                 (name, None) => ObjectEvent::Gone(name),
             };
             (Kind::Cluster, FactsEvent::Cluster(event))
@@ -120,31 +145,27 @@ impl HubFacts {
         let decisions = changes(&before.decisions, &self.decisions).into_iter().map(|change| {
             let event = match change {
                 (name, Some(clusters)) => {
-                    ObjectEvent::Changed((NAMESPACE.into(), name), decision(&clusters))
+                    ObjectEvent::Changed(self.decision_key(&name), self.decision(&clusters))
                 }
-                (name, None) => ObjectEvent::Gone((NAMESPACE.into(), name)),
+                (name, None) => ObjectEvent::Gone(self.decision_key(&name)),
             };
             (Kind::Decision, FactsEvent::Decision(event))
         });
         let placement = (before.placement != self.placement).then(|| match &self.placement {
-            Some(placement) => ObjectEvent::Changed(placement_key(), placement.clone()),
-            None => ObjectEvent::Gone(placement_key()),
+            Some(placement) => ObjectEvent::Changed(self.placement_key.clone(), placement.clone()),
+            None => ObjectEvent::Gone(self.placement_key.clone()),
         });
         let placement = placement.map(|event| (Kind::Placement, FactsEvent::Placement(event)));
         clusters.chain(decisions).chain(placement).collect()
     }
-}
 
-fn placement_key() -> PlacementKey {
-    PlacementKey { namespace: NAMESPACE.into(), name: PLACEMENT.into() }
-}
+    fn decision_key(&self, name: &str) -> DecisionKey {
+        (self.placement_key.namespace.clone(), name.to_owned())
+    }
 
-fn facts(labels: &BTreeMap<String, String>) -> Arc<ClusterFacts> {
-    Arc::new(ClusterFacts { labels: labels.clone(), ..ClusterFacts::default() })
-}
-
-fn decision(clusters: &[ClusterName]) -> DecisionFacts {
-    DecisionFacts { placement: placement_key(), clusters: clusters.to_vec() }
+    fn decision(&self, clusters: &[ClusterName]) -> DecisionFacts {
+        DecisionFacts { placement: self.placement_key.clone(), clusters: clusters.to_vec() }
+    }
 }
 
 /// The keys with other values, with the value of `after`.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gitwork_core::model::approval::Approval;
+use gitwork_core::model::facts::ClusterFacts;
 use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
 
 use super::bugs::Bug;
@@ -67,7 +68,7 @@ impl Groups {
             let site = format!("{cluster}-0");
             let role = if random.bool() { ROLE } else { "other" };
             let labels = [(SITE.to_owned(), site), (ROLE.to_owned(), role.to_owned())];
-            facts.clusters.insert(ClusterName::parse(cluster).unwrap(), labels.into());
+            facts.clusters.insert(ClusterName::parse(cluster).unwrap(), with_labels(labels));
         }
         facts.decide(&any_clusters(random));
         facts.report();
@@ -88,6 +89,10 @@ impl Groups {
         self.count += 1;
         self.count
     }
+}
+
+fn with_labels<const N: usize>(labels: [(String, String); N]) -> Arc<ClusterFacts> {
+    Arc::new(ClusterFacts { labels: labels.into(), ..ClusterFacts::default() })
 }
 
 fn any_clusters(random: &mut fastrand::Rng) -> BTreeSet<ClusterName> {
@@ -168,10 +173,11 @@ impl World {
         let number = groups.next();
         groups.facts.change(|facts| {
             let site = (SITE.to_owned(), format!("{cluster}-{number}"));
-            let Some(labels) = facts.clusters.get_mut(&cluster) else {
-                facts.clusters.insert(cluster.clone(), [site].into());
+            let Some(found) = facts.clusters.get_mut(&cluster) else {
+                facts.clusters.insert(cluster.clone(), with_labels([site]));
                 return;
             };
+            let labels = &mut Arc::make_mut(found).labels;
             match what {
                 0 => drop(facts.clusters.remove(&cluster)),
                 1 | 2 => labels.extend([site]),

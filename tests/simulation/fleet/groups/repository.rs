@@ -8,13 +8,9 @@ use std::time::Duration;
 use gitwork_core::model::approval::{RolloutApproval, RolloutStep};
 use gitwork_core::model::digest::Digest;
 use gitwork_core::model::facts::Facts;
-use gitwork_core::model::name::{
-    ClusterName, CommitId, GroupName, ObjectId, RepoPath, SourceId, WorkKey,
-};
-use gitwork_core::model::snapshot::{ObjectError, Snapshot};
-use gitwork_core::plan::added_works::AddedWorks;
-use gitwork_core::plan::folder_removal::FolderRemoval;
-use gitwork_core::plan::{LastKnownStates, folder_removal};
+use gitwork_core::model::name::{ClusterName, CommitId, GroupName, RepoPath, SourceId, WorkKey};
+use gitwork_core::model::snapshot::ObjectError;
+use gitwork_core::plan::LastKnownStates;
 use gitwork_core::render::desired::Desired;
 use gitwork_core::render::renderer::Renderer;
 use gitwork_core::rollout::earlier::EarlierContents;
@@ -24,10 +20,11 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{BASE, DEPENDENT, GROUPS, NAMESPACE, PLACEMENT, ROLE, SITE};
+use crate::commits::{Branch, Removals, commit_id};
 use crate::fleet::bugs::Bug;
 use crate::fleet::git::ReadLog;
 use crate::git_work::manifest;
-use crate::memory_repository::{File, MemoryObjects};
+use crate::memory_repository::File;
 use crate::world::CLUSTERS;
 
 /// The waves of the labelled group, of one cluster each. The last wave has the other clusters.
@@ -42,16 +39,11 @@ const DEADLINE_MINUTES: u32 = 20;
 /// The text of each work in Git.
 pub type Texts = BTreeMap<&'static str, String>;
 
-struct Commit {
-    texts: Texts,
-    root: ObjectId,
-}
-
 #[derive(Default)]
 struct State {
-    objects: MemoryObjects,
-    /// One branch, which only moves forward.
-    commits: Vec<Commit>,
+    branch: Branch,
+    /// The works of each commit.
+    texts: Vec<Texts>,
     /// The server does not respond.
     away: bool,
     /// The record generation that gitwork's machine stores.
@@ -71,17 +63,6 @@ struct State {
 /// The repository. Clones share their state.
 #[derive(Clone, Default)]
 pub struct GroupRepository(Arc<Mutex<State>>);
-
-fn commit_id(number: usize) -> CommitId {
-    let mut id = ObjectId([0; 20]);
-    id.0[..8].copy_from_slice(&(number as u64 + 1).to_be_bytes());
-    id
-}
-
-fn number(id: CommitId) -> usize {
-    let high = id.0[..8].try_into().map_or(0, u64::from_be_bytes);
-    usize::try_from(high.saturating_sub(1)).unwrap_or_default()
-}
 
 /// The text of a work's manifest on one cluster.
 pub fn text_on(text: &str, cluster: &str, site: &str) -> String {
@@ -149,29 +130,29 @@ impl GroupRepository {
     pub fn push(&self, texts: Texts) {
         let mut state = self.lock();
         let files = files(&texts, state.has_rollouts);
-        let root = state.objects.add(&files);
-        state.commits.push(Commit { texts, root });
+        state.branch.push(&files);
+        state.texts.push(texts);
     }
 
     /// The works of a commit; nothing before the first one.
     pub fn texts(&self, commit: usize) -> Texts {
-        self.lock().commits.get(commit).map(|commit| commit.texts.clone()).unwrap_or_default()
+        self.lock().texts.get(commit).cloned().unwrap_or_default()
     }
 
     /// The works of the first commit that had a content of a group.
     pub fn texts_with(&self, content: Digest) -> Option<Texts> {
         let state = self.lock();
-        Some(state.commits[*state.contents.get(&content)?].texts.clone())
+        Some(state.texts[*state.contents.get(&content)?].clone())
     }
 
     /// The works of all commits.
     pub fn all_texts(&self) -> Vec<Texts> {
-        self.lock().commits.iter().map(|commit| commit.texts.clone()).collect()
+        self.lock().texts.clone()
     }
 
     /// The works of the branch.
     pub fn head(&self) -> Texts {
-        self.lock().commits.last().map(|commit| commit.texts.clone()).unwrap_or_default()
+        self.lock().texts.last().cloned().unwrap_or_default()
     }
 
     /// Changes reach the clusters in waves from now on.
@@ -240,12 +221,12 @@ impl GroupSource {
     fn render(&mut self) -> Result<SourceState, SourceReadError> {
         let repository = self.repository.clone();
         let mut state = repository.lock();
-        let head = state.commits.len() - 1;
-        let (id, root, objects) = (commit_id(head), state.commits[head].root, &state.objects);
+        let head = state.branch.head();
         if state.away {
-            return Err(missing(id));
+            return Err(missing(commit_id(head)));
         }
-        let mut desired = self.renderer.render(&Snapshot { commit: Some(id), root, objects })?;
+        let snapshot = state.branch.snapshot(head);
+        let (root, mut desired) = (snapshot.root, self.renderer.render(&snapshot)?);
         match self.bug {
             Some(Bug::ValuesOfOtherCluster) => mix_values(&mut desired),
             Some(Bug::DependentBeforeDependency) => {
@@ -295,10 +276,8 @@ impl SourceReader for GroupSource {
     }
 
     fn set_earlier(&mut self, contents: Arc<EarlierContents>) {
-        let state = self.repository.lock();
-        let commits = contents.values().flat_map(|group| group.commits.values());
-        let roots = commits.map(|commit| (*commit, state.commits[number(*commit)].root));
-        self.renderer.set_earlier(contents.clone(), roots.collect());
+        let roots = self.repository.lock().branch.roots_of(&contents);
+        self.renderer.set_earlier(contents, roots);
     }
 
     fn last_known_states(
@@ -308,31 +287,9 @@ impl SourceReader for GroupSource {
         _applied: &[CommitId],
         _cancel: &AtomicBool,
     ) -> Result<LastKnownStates, SourceReadError> {
-        let state = self.repository.lock();
-        let head = desired.commit.map_or(0, number);
-        let mut added = AddedWorks::new(desired, self.facts.as_deref());
-        let mut found = LastKnownStates::new();
-        for (key, path) in candidates {
-            let commits = state.commits.get(..=head).unwrap_or_default();
-            let has_it = |commit: &Commit| commit.texts.contains_key(key.work.as_str());
-            // If the head has the folder, the cluster has left the group.
-            let Some(last_in) = commits.iter().rposition(has_it) else { continue };
-            let removed_by = (last_in + 1).min(head);
-            let removal = FolderRemoval {
-                key,
-                folder: path,
-                removed_by: commit_id(removed_by),
-                before: commits[last_in].root,
-                after: Some(commits[removed_by].root),
-                objects: &state.objects,
-                facts: self.facts.clone(),
-            };
-            let last_state = folder_removal::add_to(&mut found, &self.id, &removal)?;
-            if let Some(last_state) = last_state.filter(|_| last_in < head) {
-                last_state.added_since = Some(added.since(commits[last_in].root, &state.objects)?);
-            }
-        }
-        Ok(found)
+        let branch = &self.repository.lock().branch;
+        let (found_in, removals) = ((desired, self.facts.as_ref()), &mut Removals::default());
+        branch.last_known_states(&self.id, found_in, candidates, removals)
     }
 
     fn last_changed(
@@ -350,7 +307,7 @@ impl SourceReader for GroupSource {
         commits: &BTreeSet<CommitId>,
         _cancel: &AtomicBool,
     ) -> Result<BTreeSet<CommitId>, SourceReadError> {
-        Ok(commits.iter().filter(|id| number(**id) > number(head)).copied().collect())
+        Ok(self.repository.lock().branch.unreached(head, commits))
     }
 
     fn known_record_generation(&self) -> u64 {

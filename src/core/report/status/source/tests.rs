@@ -334,9 +334,17 @@ fn line_names_the_groups_of_many_clusters_and_the_reason_of_a_hold() {
     let short = "0/5 clusters applied, 4 held (group stores), 1 failed; 4 deletions held: it is \
                  too much";
     assert_eq!(status.line(100), short);
-    let shorter = "0/5 clusters applied, 4 held: store-0 and 3 more (group stores), 1 failed: dc-1";
+    // The reason says more than the states.
+    let shorter = "0/5 clusters applied; 4 deletions held: it is too much";
     assert_eq!(status.line(80), shorter);
-    assert_eq!(status.line(70), "0/5 clusters applied, 4 held (group stores), 1 failed");
+    assert_eq!(status.line(53), "0/5 clusters applied, 4 held (group stores), 1 failed");
+    status.held[0].reason = "it is far too much, ".repeat(9);
+    let cut = status.line(100);
+    assert!(
+        cut.starts_with("0/5 clusters applied; 4 deletions held: it is far too much, it"),
+        "{cut}"
+    );
+    assert_eq!(cut.chars().count(), 100);
     // Three are named, and a work of no group says nothing of groups.
     let all = SourceStatus { held: Vec::new(), ..status.clone() };
     for (path, expected) in [
