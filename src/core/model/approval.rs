@@ -64,7 +64,7 @@ pub enum Approval {
     Restored {
         /// The source whose record on the hub went back.
         source: SourceId,
-        /// The generation of the source's record on the restored hub.
+        /// The first generation of the source's record that says that the hub was restored.
         record_generation: u64,
     },
     /// A step of the rollout of a group's content.

@@ -38,6 +38,10 @@ pub struct Record {
     pub abandoned: BTreeSet<CommitId>,
     /// The hub was restored from a backup, and no operator has approved deletions since.
     pub restored: bool,
+    /// The first `record_generation` with `restored`: the approval has it, and stays the same while
+    /// the record is written for other reasons.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restored_generation: Option<u64>,
     /// The repository and path that the source's works come from, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<SourceOrigin>,
@@ -150,7 +154,9 @@ impl Record {
         if inputs.nothing_is_held {
             next.rules = inputs.rules.clone();
         }
-        next.restored &= !inputs.confirmed;
+        if inputs.confirmed {
+            (next.restored, next.restored_generation) = (false, None);
+        }
         let head = inputs.head.filter(|_| !inputs.rewind_is_held);
         if head.is_some() {
             next.verified = head.filter(|_| inputs.is_signed);
@@ -188,8 +194,13 @@ impl Record {
     pub fn after_restore(found: Option<&Self>, known: u64) -> Self {
         let mut next = found.cloned().unwrap_or_default();
         next.record_generation = known.max(next.record_generation).saturating_add(1);
-        next.restored = true;
+        (next.restored, next.restored_generation) = (true, Some(next.record_generation));
         next
+    }
+
+    /// The generation that confirms the restore of the hub, if it waits for that.
+    pub fn unconfirmed_restore(&self) -> Option<u64> {
+        self.restored.then(|| self.restored_generation.unwrap_or(self.record_generation))
     }
 }
 
@@ -311,8 +322,13 @@ mod tests {
         assert_eq!(Record::after_restore(None, 9).record_generation, 10);
         assert_eq!(Record::next(Some(&restored), &inputs()), None);
         let confirmed = RecordInputs { confirmed: true, ..inputs() };
-        let written = Record::next(Some(&restored), &confirmed).unwrap();
-        assert_eq!((written.record_generation, written.restored), (11, false));
+        assert_eq!(restored.unconfirmed_restore(), Some(10));
+        let applied = RecordInputs { applies: true, ..inputs() };
+        let later = Record::next(Some(&restored), &applied).unwrap();
+        assert_eq!((later.record_generation, later.unconfirmed_restore()), (11, Some(10)));
+        let written = Record::next(Some(&later), &confirmed).unwrap();
+        assert_eq!((written.record_generation, written.restored), (12, false));
+        assert_eq!(written, Record { commit: Some(commit(2)), record_generation: 12, ..record() });
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::model::approval::Rewind;
 use crate::model::cluster_revisions::ClusterRevisions;
-use crate::model::name::{CommitId, RepoPath, SourceId, WorkKey};
+use crate::model::name::{CommitId, GroupName, RepoPath, SourceId, WorkKey};
 use crate::plan::cluster_inputs::{DesiredChange, changed_clusters};
 use crate::plan::incremental::InputRevisions;
 use crate::plan::observed::{ObservedWork, WorkContent};
@@ -38,8 +38,8 @@ pub struct SourceFacts {
     pub hub: ObservedHub,
     /// Works whose status decides about works that depend on them.
     awaited: BTreeSet<WorkKey>,
-    /// Works whose status decides how a rollout goes on.
-    in_rollouts: Arc<BTreeSet<WorkKey>>,
+    /// Groups with a rollout that goes on by the status of their works.
+    in_rollout: BTreeSet<GroupName>,
     /// What Git's history shows.
     pub history: GitHistory,
     /// What operators say on the hub.
@@ -64,7 +64,7 @@ impl SourceFacts {
             is_signed: false,
             hub: ObservedHub::new(source),
             awaited: BTreeSet::new(),
-            in_rollouts: Arc::default(),
+            in_rollout: BTreeSet::new(),
             history: GitHistory::default(),
             directives: OperatorDirectives::default(),
             record: SourceRecord::new(known_record_generation),
@@ -72,14 +72,22 @@ impl SourceFacts {
         }
     }
 
-    /// Sets the works that others, or rollouts, wait for in the current plan: from now on, any
-    /// change of their status may lead to another plan.
+    /// Sets the works that others wait for in the current plan, and the groups that are being
+    /// rolled out: from now on, any change of the status of these works may lead to another plan.
     pub(crate) fn set_awaited(
         &mut self,
         works: BTreeSet<WorkKey>,
-        in_rollouts: Arc<BTreeSet<WorkKey>>,
+        in_rollout: BTreeSet<GroupName>,
     ) {
-        (self.awaited, self.in_rollouts) = (works, in_rollouts);
+        (self.awaited, self.in_rollout) = (works, in_rollout);
+    }
+
+    /// Whether the work is of a group that is being rolled out.
+    fn is_in_rollout(&self, key: &WorkKey) -> bool {
+        let Some(desired) = &self.desired else { return false };
+        let rollouts = self.in_rollout.iter().filter_map(|group| desired.rollouts.get(group));
+        let mut members = rollouts.filter_map(|rollout| rollout.members.get(&key.cluster));
+        members.any(|member| member.works.contains(key))
     }
 
     /// The desired state in Git; `None` before the first read.
@@ -199,7 +207,7 @@ impl SourceFacts {
                 let waits_for_agent = self.history.has_looked_up(&work.key)
                     || self.hub.is_moving(&work.key)
                     || self.awaited.contains(&work.key)
-                    || self.in_rollouts.contains(&work.key);
+                    || self.is_in_rollout(&work.key);
                 let differs = self.hub.record_change(*work);
                 differs.is_some_and(|differs| differs || waits_for_agent)
             }

@@ -135,16 +135,17 @@ impl Guards {
     }
 
     fn update_restored(&mut self, facts: &SourceFacts, desired: &Desired) {
-        let recorded = facts.record.current();
-        let is_recorded = recorded.is_some_and(|record| record.restored);
-        let record_generation = recorded.map_or(0, |record| record.record_generation);
-        let is_approved = self.policy.approved.restored.contains(&record_generation)
-            || desired.approved.restored.contains(&record_generation);
-        self.confirmed = is_recorded && is_approved;
-        let is_held = (is_recorded && !is_approved) || facts.record.is_restored();
+        let is_recorded = facts.record.current().is_some_and(|record| record.restored);
+        let all = [&self.policy.approved, &desired.approved];
+        let unconfirmed = facts.record.unconfirmed_restore();
+        let is_approved =
+            |generation: &u64| all.iter().any(|all| all.restored.contains(generation));
+        self.confirmed = is_recorded && unconfirmed.as_ref().is_some_and(is_approved);
+        let held = unconfirmed.filter(|_| !self.confirmed);
         let source = desired.source.clone();
-        self.policy.restored =
-            is_held.then(|| Arc::new(Approval::Restored { source, record_generation }));
+        self.policy.restored = held.map(|generation| {
+            Arc::new(Approval::Restored { source, record_generation: generation })
+        });
     }
 
     /// Whether no guard holds changes of the plan, except suspensions of works and clusters, and

@@ -57,8 +57,11 @@ pub struct Rollouts {
     clusters: BTreeMap<GroupName, ClustersOfGroup>,
     /// What the record is to have before the next write.
     records: GroupRecords,
-    /// The works whose status decides what happens next.
-    awaited: Arc<BTreeSet<WorkKey>>,
+    /// The groups whose rollouts have not ended: the status of their works decides what happens
+    /// next.
+    open: BTreeSet<GroupName>,
+    /// What works wait for.
+    causes: Vec<Arc<RolloutWait>>,
     /// When something changes because of the time alone.
     recheck: Option<Timestamp>,
     /// How far each has come.
@@ -99,9 +102,9 @@ impl Rollouts {
         &self.records
     }
 
-    /// The works whose status decides what happens next.
-    pub(crate) fn awaited(&self) -> &Arc<BTreeSet<WorkKey>> {
-        &self.awaited
+    /// The groups whose rollouts have not ended.
+    pub(crate) fn open(&self) -> &BTreeSet<GroupName> {
+        &self.open
     }
 
     /// When something changes because of the time alone.
@@ -158,9 +161,9 @@ impl Rollouts {
         }
         let mut whole = self.clone();
         let outcome = |rollouts: &Self| {
-            let Self { records, awaited, progress, earlier, controls, returning, outdated, .. } =
+            let Self { records, open, progress, earlier, controls, returning, outdated, .. } =
                 rollouts.clone();
-            ((records, awaited, progress, earlier), (controls, returning, outdated))
+            ((records, open, progress, earlier), (controls, returning, outdated))
         };
         whole.update_all(inputs) == inputs.plan.policy.rollout_waits
             && outcome(&whole) == outcome(self)
@@ -197,6 +200,7 @@ impl Rollouts {
 
     fn update_all(&mut self, inputs: RolloutInputs<'_>) -> RolloutWaits {
         self.recheck = None;
+        self.open.clear();
         self.progress.clear();
         self.controls.clear();
         self.returning.clear();
@@ -212,13 +216,16 @@ impl Rollouts {
             groups.map(|group| GroupView::new(group, &before, inputs)).collect();
         find_room(&mut views);
         let (mut waits, mut earlier) = (Vec::new(), EarlierContents::new());
-        let mut awaited = BTreeSet::new();
+        let mut causes = Vec::new();
         for view in views {
             self.recheck = [self.recheck, view.progress.recheck].into_iter().flatten().min();
-            let causes = view.add_waits(&mut waits);
-            self.progress.push(view.report(&causes));
+            let of_group = view.add_waits(&self.causes, &mut waits);
+            self.progress.push(view.report(&of_group));
+            causes.extend(of_group);
             self.controls.push(view.control());
-            awaited.extend(view.awaited().cloned());
+            if view.progress.wave.is_some() {
+                self.open.insert(view.group.clone());
+            }
             let content = view.earlier();
             for (cluster, wave) in view.returning(&content) {
                 let last = self.returning.entry(cluster.clone()).or_default();
@@ -232,7 +239,7 @@ impl Rollouts {
             self.records.extend(record.map(|record| (view.group.clone(), record)));
         }
         self.earlier = Some(earlier);
-        self.awaited = Arc::new(awaited);
+        self.causes = causes;
         self.clusters = clusters;
         waits.into_iter().collect()
     }
@@ -292,14 +299,6 @@ impl<'a> GroupView<'a> {
         view.add_commit();
         view.advance();
         view
-    }
-
-    /// The works whose status decides, until the rollout has ended: those of clusters with the
-    /// content.
-    fn awaited(&self) -> impl Iterator<Item = &WorkKey> {
-        let has_wave = self.progress.wave.is_some();
-        let members = self.rollout.members.values().filter(move |_| has_wave);
-        members.flat_map(|member| &member.works)
     }
 }
 
@@ -678,8 +677,13 @@ impl GroupView<'_> {
     }
 
     /// The works of clusters that must not get the content now, those included that the content no
-    /// longer has. Gives what they wait for, by wave.
-    fn add_waits(&self, waits: &mut Vec<(WorkKey, Arc<RolloutWait>)>) -> Vec<Arc<RolloutWait>> {
+    /// longer has. Gives what they wait for, by wave. `known`: what works waited for before, so
+    /// that what is equal is the same.
+    fn add_waits(
+        &self,
+        known: &[Arc<RolloutWait>],
+        waits: &mut Vec<(WorkKey, Arc<RolloutWait>)>,
+    ) -> Vec<Arc<RolloutWait>> {
         let mut causes: BTreeMap<(usize, bool), Arc<RolloutWait>> = BTreeMap::new();
         for (cluster, member) in &self.rollout.members {
             let has_content =
@@ -689,9 +693,13 @@ impl GroupView<'_> {
                 continue;
             }
             let wait = causes.entry((member.wave, member.is_blocked));
-            let wait = wait.or_insert_with(|| Arc::new(self.wait(member)));
-            let known = self.clusters.get(cluster);
-            let removed = known.into_iter().flat_map(|known| &known.works.removed);
+            let wait = wait.or_insert_with(|| {
+                let wait = self.wait(member);
+                let same = known.iter().find(|known| ***known == wait);
+                same.cloned().unwrap_or_else(|| Arc::new(wait))
+            });
+            let on_hub = self.clusters.get(cluster);
+            let removed = on_hub.into_iter().flat_map(|known| &known.works.removed);
             let works = member.works.iter().chain(removed);
             waits.extend(works.map(|key| (key.clone(), wait.clone())));
         }

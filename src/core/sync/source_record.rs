@@ -15,7 +15,8 @@ pub struct SourceRecord {
     due: Option<Instant>,
     /// The highest generation that this process or its mirror has seen.
     known_generation: u64,
-    /// The hub was restored from a backup: its record is older than before.
+    /// The hub was restored from a backup: its record is older than before, and does not say so
+    /// yet.
     restored: bool,
     /// The number of changes.
     revision: u64,
@@ -91,9 +92,13 @@ impl SourceRecord {
         self.stored().map(|stored| &stored.record)
     }
 
-    /// Whether the hub was restored from a backup, and its record does not say so yet.
-    pub(crate) fn is_restored(&self) -> bool {
-        self.restored
+    /// The generation that confirms the restore of the hub, if it waits for that: the one that the
+    /// record has once it says so.
+    pub(crate) fn unconfirmed_restore(&self) -> Option<u64> {
+        let current = self.current();
+        let next = || Record::after_restore(current, self.known_generation);
+        let record = if self.restored { Some(next()) } else { current.cloned() };
+        record?.unconfirmed_restore()
     }
 
     /// The record to write before a plan is executed; `None` if it stays as it is.
@@ -137,13 +142,16 @@ mod tests {
         ] {
             let mut record = SourceRecord::new(known);
             record.set_read(found.clone(), has_works);
-            assert_eq!(record.is_restored(), restored, "{known} {found:?} {has_works}");
+            assert_eq!(record.restored, restored, "{known} {found:?} {has_works}");
+            let generation = record.unconfirmed_restore();
+            assert_eq!(generation, restored.then_some(known + 1), "{known} {found:?}");
             let next = record.next(&RecordInputs { nothing_is_held: true, ..Default::default() });
             assert_eq!(next.as_ref().is_some_and(|next| next.restored), restored, "{next:?}");
             assert!(next.as_ref().is_none_or(|next| next.record_generation > known));
             for record_of_restore in next.into_iter().filter_map(stored) {
                 record.set_written(record_of_restore);
-                assert!(!record.is_restored(), "the record itself says it now");
+                assert!(!record.restored, "the record itself says it now");
+                assert_eq!(record.unconfirmed_restore(), generation);
             }
         }
     }
@@ -153,9 +161,9 @@ mod tests {
         let mut record = SourceRecord::new(2);
         record.set_read(of_generation(2), true);
         assert!(!record.observe_generation(0) && !record.observe_generation(2));
-        assert!(record.is_known() && !record.is_restored());
+        assert!(record.is_known() && !record.restored);
         assert!(record.observe_generation(3) && !record.is_known(), "the hub is asked again");
         record.set_read(of_generation(2), true);
-        assert!(record.is_restored());
+        assert!(record.restored);
     }
 }

@@ -236,7 +236,7 @@ impl SyncState {
         let (revisions, revision) = (self.facts.revisions(), self.facts.revision());
         let plan = self.last_plan.replace(inputs, revisions, revision);
         self.update_waits.record(&plan, now);
-        self.facts.set_awaited(awaited_works(&plan), self.rollouts.awaited().clone());
+        self.facts.set_awaited(awaited_works(&plan), self.rollouts.open().clone());
         self.rollouts_due = self.rollouts.recheck().zip(self.time).map(|(at, time)| {
             now + Duration::try_from(at.duration_since(time)).unwrap_or_default()
         });

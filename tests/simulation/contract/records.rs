@@ -16,7 +16,8 @@ pub async fn record_update_requires_the_version_read(case: &Case<'_>) {
     let other = Record { record_generation: 7, abandoned: [COMMIT].into(), ..Record::default() };
     let answer = hub.set_record(source, &other, None).await;
     assert!(matches!(answer, Err(HubError::Stale { .. })), "{answer:?}");
-    let second = Record { record_generation: 2, restored: true, ..first };
+    let second =
+        Record { record_generation: 2, restored: true, restored_generation: Some(2), ..first };
     let now = hub.set_record(source, &second, Some(&stored)).await.unwrap();
     let answer = hub.set_record(source, &other, Some(&stored)).await;
     assert!(matches!(answer, Err(HubError::Stale { .. })), "{answer:?}");

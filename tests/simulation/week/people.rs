@@ -205,7 +205,8 @@ impl World {
         let status = self.status().expect("a status");
         let held = status.held.iter().find(|held| held.guard == Guard::Restore);
         let held = held.expect("changes that wait for the confirmation");
-        let record_generation = self.hub.lock().records[&self.id].0.record_generation;
+        let record = self.hub.lock().records[&self.id].0.clone();
+        let record_generation = record.unconfirmed_restore().expect("a restored hub");
         let approval = Approval::Restored { source: self.id.clone(), record_generation };
         assert_eq!(held.hash, approval.hash(), "{}", held.reason);
         self.hub.lock().approved.add(&self.id, approval);

@@ -40,9 +40,11 @@ impl World {
     /// An operator confirms that the hub was restored and is in order.
     pub(super) fn confirm_restore(&mut self) {
         let mut hub = self.hub.lock();
-        let restored = hub.records.iter().filter(|(_, (record, _))| record.restored);
-        let generations: Vec<(SourceId, u64)> =
-            restored.map(|(id, (record, _))| (id.clone(), record.record_generation)).collect();
+        let generations = hub
+            .records
+            .iter()
+            .filter_map(|(id, (record, _))| Some((id.clone(), record.unconfirmed_restore()?)));
+        let generations: Vec<(SourceId, u64)> = generations.collect();
         for (id, record_generation) in generations {
             hub.approved.add(&id, Approval::Restored { source: id.clone(), record_generation });
             self.checker.trace(|| format!("confirmed: the hub of {id} was restored"));
