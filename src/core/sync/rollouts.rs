@@ -60,7 +60,9 @@ pub struct Rollouts {
     /// The groups whose rollouts have not ended: the status of their works decides what happens
     /// next.
     open: BTreeSet<GroupName>,
-    /// What works wait for.
+    /// The works that wait.
+    waits: RolloutWaits,
+    /// What they wait for.
     causes: Vec<Arc<RolloutWait>>,
     /// When something changes because of the time alone.
     recheck: Option<Timestamp>,
@@ -139,19 +141,19 @@ impl Rollouts {
         &self.controls
     }
 
-    /// Updates the rollouts, and gives the works that wait; `None` if nothing that decides about
-    /// them has changed.
-    pub(crate) fn update(&mut self, inputs: RolloutInputs<'_>) -> Option<RolloutWaits> {
+    /// Updates the rollouts, and gives the works that wait.
+    pub(crate) fn update(&mut self, inputs: RolloutInputs<'_>) -> RolloutWaits {
         let is_moved = self.read_clusters(inputs);
         if let Some(basis) = self.basis.as_mut().filter(|_| !is_moved)
             && basis.is_of(inputs, self.recheck)
         {
             basis.set_read(inputs);
             debug_assert!(self.is_right(inputs), "the rollouts are those of a whole update");
-            return None;
+        } else {
+            self.basis = Some(Basis::of(inputs));
+            self.update_all(inputs);
         }
-        self.basis = Some(Basis::of(inputs));
-        Some(self.update_all(inputs))
+        self.waits.clone()
     }
 
     /// Whether a whole update leads to the same, those of many clusters aside.
@@ -160,13 +162,13 @@ impl Rollouts {
             return true;
         }
         let mut whole = self.clone();
+        whole.update_all(inputs);
         let outcome = |rollouts: &Self| {
-            let Self { records, open, progress, earlier, controls, returning, outdated, .. } =
-                rollouts.clone();
-            ((records, open, progress, earlier), (controls, returning, outdated))
+            let Self { records, open, waits, progress, earlier, controls, .. } = rollouts.clone();
+            let Self { returning, outdated, .. } = rollouts.clone();
+            ((records, open, waits), (progress, earlier, controls), (returning, outdated))
         };
-        whole.update_all(inputs) == inputs.plan.policy.rollout_waits
-            && outcome(&whole) == outcome(self)
+        outcome(&whole) == outcome(self)
     }
 
     /// Reads the clusters again that the hub or Git has otherwise. Gives whether one of them has
@@ -198,7 +200,7 @@ impl Rollouts {
         true
     }
 
-    fn update_all(&mut self, inputs: RolloutInputs<'_>) -> RolloutWaits {
+    fn update_all(&mut self, inputs: RolloutInputs<'_>) {
         self.recheck = None;
         self.open.clear();
         self.progress.clear();
@@ -241,7 +243,7 @@ impl Rollouts {
         self.earlier = Some(earlier);
         self.causes = causes;
         self.clusters = clusters;
-        waits.into_iter().collect()
+        self.waits = waits.into_iter().collect();
     }
 
     /// Updates the states of all clusters for this time.

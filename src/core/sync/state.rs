@@ -191,9 +191,8 @@ impl SyncState {
             now,
             zone,
         };
-        if let Some(waits) = self.rollouts.update(inputs)
-            && self.guards.set_rollout_waits(waits)
-        {
+        let waits = self.rollouts.update(inputs);
+        if self.guards.set_rollout_waits(waits) {
             self.facts.mark_changed();
         }
     }

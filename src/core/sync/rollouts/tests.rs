@@ -50,7 +50,6 @@ struct World {
     seen: BTreeMap<WorkKey, Value>,
     desired: Option<Arc<Desired>>,
     revisions: ClusterRevisions,
-    waits: RolloutWaits,
     rollouts: Rollouts,
     record: Record,
     approved: Approvals,
@@ -73,7 +72,6 @@ impl World {
             seen: BTreeMap::new(),
             desired: None,
             revisions: ClusterRevisions::default(),
-            waits: RolloutWaits::default(),
             rollouts: Rollouts::default(),
             record: Record::default(),
             approved: Approvals::default(),
@@ -167,7 +165,6 @@ impl World {
             restored: self.restored.then(|| restored.into()),
             ..PlanPolicy::default()
         };
-        policy.rollout_waits = self.waits.clone();
         let desired = match &self.desired {
             Some(before) if format!("{before:?}") == format!("{desired:?}") => before.clone(),
             _ => Arc::new(desired),
@@ -179,7 +176,7 @@ impl World {
         let changed: Vec<&WorkKey> = now.map(|(key, _)| key).chain(gone).collect();
         changed.into_iter().for_each(|key| self.revisions.mark(&key.cluster));
         self.seen = self.hub.clone();
-        let waits = self.rollouts.update(RolloutInputs {
+        policy.rollout_waits = self.rollouts.update(RolloutInputs {
             plan: PlanInputs { desired: &desired, observed, last_known, policy: &policy },
             desired: &desired,
             revisions: &self.revisions,
@@ -189,8 +186,6 @@ impl World {
             now: Timestamp::from_second(self.now).unwrap(),
             zone: &|_| None,
         });
-        self.waits = waits.unwrap_or_else(|| self.waits.clone());
-        policy.rollout_waits = self.waits.clone();
         let desired = &*desired;
         let plan = plan(desired, observed, last_known, &policy);
         let inputs = PlanInputs { desired, observed, last_known, policy: &policy };
