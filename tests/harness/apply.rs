@@ -1,7 +1,7 @@
-//! Applies YAML files as `kubectl apply --server-side` does.
+//! Applies and deletes objects as `kubectl apply --server-side` and `kubectl delete` do.
 
 use anyhow::{Context, Result};
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
 use kube::{Client, ResourceExt};
@@ -28,19 +28,43 @@ pub async fn apply_all(client: Client, objects: &[Value]) -> Result<Vec<DynamicO
     Ok(applied)
 }
 
+/// Deletes objects in order, as `kubectl delete --ignore-not-found --wait=false` does.
+pub async fn delete_all(client: Client, objects: &[Value]) -> Result<()> {
+    for object in objects {
+        let object = DynamicObject::deserialize(object)?;
+        let what = || format!("delete {}", label(&object));
+        let api = api_of(&client, &object).await.with_context(what)?;
+        match api.delete(&object.name_any(), &DeleteParams::background()).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            answer => _ = answer.with_context(what)?,
+        }
+    }
+    Ok(())
+}
+
 async fn apply_one(client: &Client, object: &Value) -> Result<DynamicObject> {
     let object = DynamicObject::deserialize(object)?;
-    let types = object.types.as_ref().context("an object without apiVersion and kind")?;
-    let what = || format!("apply {} {}", types.kind, object.name_any());
-    let kind = GroupVersionKind::try_from(types)?;
-    let (resource, capabilities) = pinned_kind(client, &kind).await.with_context(what)?;
-    let client = client.clone();
-    let api: Api<DynamicObject> = match (&capabilities.scope, object.namespace()) {
-        (Scope::Cluster, _) => Api::all_with(client, &resource),
-        (Scope::Namespaced, Some(space)) => Api::namespaced_with(client, &space, &resource),
-        (Scope::Namespaced, None) => Api::default_namespaced_with(client, &resource),
-    };
+    let what = || format!("apply {}", label(&object));
+    let api = api_of(client, &object).await.with_context(what)?;
     let params = PatchParams::apply("harness").force();
     let answer = api.patch(&object.name_any(), &params, &Patch::Apply(&object)).await;
     answer.with_context(what)
+}
+
+fn label(object: &DynamicObject) -> String {
+    let kind = object.types.as_ref().map_or("object", |types| &types.kind);
+    format!("{kind} {}", object.name_any())
+}
+
+/// The objects of the kind and the namespace of this one.
+async fn api_of(client: &Client, object: &DynamicObject) -> Result<Api<DynamicObject>> {
+    let types = object.types.as_ref().context("an object without apiVersion and kind")?;
+    let kind = GroupVersionKind::try_from(types)?;
+    let (resource, capabilities) = pinned_kind(client, &kind).await?;
+    let client = client.clone();
+    Ok(match (&capabilities.scope, object.namespace()) {
+        (Scope::Cluster, _) => Api::all_with(client, &resource),
+        (Scope::Namespaced, Some(space)) => Api::namespaced_with(client, &space, &resource),
+        (Scope::Namespaced, None) => Api::default_namespaced_with(client, &resource),
+    })
 }

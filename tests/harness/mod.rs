@@ -69,7 +69,7 @@ mod wait;
 mod workloads;
 
 pub use agent_program::agent_program;
-pub use apply::{apply, apply_all};
+pub use apply::{apply, apply_all, delete_all};
 pub use cluster::{Cluster, ClusterOptions};
 pub use control_plane::ControlPlane;
 pub use requests::tally;

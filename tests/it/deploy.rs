@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -20,15 +20,18 @@ use k8s_openapi::api::authorization::v1::{
 };
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::{
     Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent,
     WatchParams,
 };
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, Config};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::example::documents;
 use crate::harness::{self, Cluster, apply, eventually};
+use crate::memory_repository::File;
 
 const DEADLINE: Duration = Duration::from_secs(300);
 
@@ -38,6 +41,42 @@ const CLUSTER: &str = "cluster.open-cluster-management.io";
 pub fn read(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The objects of a file.
+pub fn objects(path: &str) -> Vec<Value> {
+    adapted_objects(path, &[])
+}
+
+/// The objects of a file with what differs here, as [`adapted`].
+pub fn adapted_objects(path: &str, changes: &[(&str, &str)]) -> Vec<Value> {
+    documents(path, &File::from(adapted(&read(path), changes).as_str()))
+}
+
+/// A shipped text with what differs here: pairs of what it has, and what it has here.
+pub fn adapted(shipped: &str, changes: &[(&str, &str)]) -> String {
+    changes.iter().fold(shipped.to_owned(), |text, (before, here)| {
+        assert!(text.contains(before), "{before} is not in {text}");
+        text.replace(before, here)
+    })
+}
+
+/// The daemon's file of `deploy/gitwork.yaml` for a repository and this machine, beside its cache.
+pub fn daemon_config(id: &str, url: &str, cache: &Path) -> PathBuf {
+    let objects = objects("deploy/gitwork.yaml");
+    let config = objects.iter().find(|object| object["kind"] == "ConfigMap").unwrap();
+    let text = adapted(
+        config["data"]["gitwork.yaml"].as_str().unwrap(),
+        &[
+            ("id: fleet", &format!("id: {id}")),
+            ("https://git.example.com/fleet.git", url),
+            ("/var/cache/gitwork", &cache.display().to_string()),
+            ("0.0.0.0:8080", "127.0.0.1:0"),
+        ],
+    );
+    let file = cache.with_extension("yaml");
+    fs::write(&file, text).unwrap();
+    file
 }
 
 /// gitwork's ServiceAccount on the shared hub, once its rights count there.
@@ -81,8 +120,8 @@ fn assert_forbidden<T>(answer: kube::Result<T>) {
 }
 
 /// Every rule that counts for the caller in a namespace, cluster-wide ones included, as
-/// `verb group/resource`, but for the questions that anyone may ask about themselves.
-async fn granted(client: Client, namespace: &str) -> BTreeSet<String> {
+/// `verb group/resource names`, but for the questions that anyone may ask about themselves.
+pub async fn granted(client: Client, namespace: &str) -> BTreeSet<String> {
     let spec = SelfSubjectRulesReviewSpec { namespace: Some(namespace.to_owned()) };
     let review = SelfSubjectRulesReview { spec, ..Default::default() };
     let reviews: Api<SelfSubjectRulesReview> = Api::all(client);
@@ -91,17 +130,31 @@ async fn granted(client: Client, namespace: &str) -> BTreeSet<String> {
     assert!(!status.incomplete, "{:?}", status.evaluation_error);
     let mut granted = BTreeSet::new();
     for rule in status.resource_rules {
-        assert_eq!(rule.resource_names, None, "no rule is for one object");
-        for group in rule.api_groups.iter().flatten() {
-            for resource in rule.resources.iter().flatten() {
-                granted.extend(rule.verbs.iter().map(|v| format!("{v} {group}/{resource}")));
-            }
+        let rule = PolicyRule {
+            api_groups: rule.api_groups,
+            resource_names: rule.resource_names,
+            resources: rule.resources,
+            verbs: rule.verbs,
+            non_resource_urls: None,
+        };
+        granted.extend(rights_of(&rule));
+    }
+    granted.retain(|right| !right.contains(".k8s.io/self"));
+    granted
+}
+
+/// `verb group/resource names` of a rule. The names are those of the only objects that it is for.
+pub fn rights_of(rule: &PolicyRule) -> BTreeSet<String> {
+    let names = rule.resource_names.iter().flatten().map(|name| format!(" {name}"));
+    let names: String = names.collect();
+    let mut rights = BTreeSet::new();
+    for group in rule.api_groups.iter().flatten() {
+        for resource in rule.resources.iter().flatten() {
+            let of = |verb: &String| format!("{verb} {group}/{resource}{names}");
+            rights.extend(rule.verbs.iter().map(of));
         }
     }
-    granted.retain(|rule| {
-        !rule.contains("authentication.k8s.io/self") && !rule.contains("authorization.k8s.io/self")
-    });
-    granted
+    rights
 }
 
 fn rules(group: &str, resource: &str, verbs: &[&str]) -> Vec<String> {
@@ -347,4 +400,6 @@ fn image_matches_the_deployment_and_the_toolchain() {
     let version = env!("CARGO_PKG_VERSION");
     let image = format!("registry.example.com/gitwork:{version}");
     assert!(dockerfile.contains(&image) && read("deploy/gitwork.yaml").contains(&image));
+    let image = format!("registry.example.com/gitwork-agent:{version}");
+    assert!(dockerfile.contains(&image) && read("deploy/agent.yaml").contains(&image));
 }

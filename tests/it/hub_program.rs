@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::admission::raw;
 use crate::harness::eventually;
 
 pub const DEADLINE: Duration = Duration::from_secs(120);
@@ -21,6 +22,11 @@ pub struct HubProgram {
 impl HubProgram {
     /// Starts `gitwork` with the arguments, and with flags for this one.
     pub fn start(arguments: &[&str], kubeconfig: &Path, flags: &[&str]) -> Self {
+        Self::run(&[arguments, &["--log-format", "json"], flags].concat(), kubeconfig)
+    }
+
+    /// Starts `gitwork` with just these arguments, which make it log as JSON.
+    pub fn run(arguments: &[&str], kubeconfig: &Path) -> Self {
         let folder = tempfile::tempdir().unwrap();
         // A static is never dropped: the shell kills the program at the end of its input. It notes
         // the program's process id and exit code.
@@ -32,9 +38,8 @@ impl HubProgram {
             .arg(folder.path())
             .arg(env!("CARGO_BIN_EXE_gitwork"))
             .args(arguments)
-            .args(["--log-format", "json", "--kubeconfig"])
+            .arg("--kubeconfig")
             .arg(kubeconfig)
-            .args(flags)
             .env("GITWORK_LOG", "gitwork=debug")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -61,6 +66,27 @@ impl HubProgram {
         let line = log.lines().find(|line| line.contains(message)).unwrap();
         let after = line.split("\"address\":\"").nth(1).unwrap();
         after.split('"').next().unwrap().parse().unwrap()
+    }
+
+    /// The answer of a probe: the status and the body.
+    pub async fn probe(&self, path: &str) -> (u16, String) {
+        let address = self.address("listening for probes and scrapes").await;
+        let answer = raw::plain(
+            address,
+            &format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"),
+        )
+        .await;
+        (raw::status(&answer), answer)
+    }
+
+    pub async fn until_ready(&self) {
+        let probe = || async {
+            match self.probe("/readyz").await {
+                (200, _) => Ok(()),
+                (_, answer) => Err(format!("{answer}\n{}", self.log())),
+            }
+        };
+        eventually("the program to be ready", DEADLINE, probe).await.unwrap();
     }
 
     /// Asks the program to end, as a kubelet does.

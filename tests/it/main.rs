@@ -55,6 +55,7 @@ mod ocm_agent;
 mod ocm_agent_double;
 mod output_schemas;
 mod page;
+mod plain_hub;
 mod published_facts;
 mod pull_request_plan;
 mod removed_works;

@@ -16,13 +16,10 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use super::raw;
-use crate::deploy::read;
-use crate::example::documents;
+use crate::deploy::objects;
 use crate::harness::{Cluster, ClusterOptions, ControlPlane, apply_all, crds, eventually};
 pub use crate::hub_program::DEADLINE;
 use crate::hub_program::HubProgram;
-use crate::memory_repository;
 
 const WORK: &str = "work.open-cluster-management.io";
 pub const WORKS_PATH: &str = "/validate-work-open-cluster-management-io-v1-manifestwork";
@@ -53,38 +50,11 @@ impl Program {
     pub async fn webhooks(&self) -> SocketAddr {
         self.address("listening for webhooks").await
     }
-
-    /// The answer of a probe: the status and the body.
-    pub async fn probe(&self, path: &str) -> (u16, String) {
-        let address = self.address("listening for probes and scrapes").await;
-        let answer = raw::plain(
-            address,
-            &format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"),
-        )
-        .await;
-        (raw::status(&answer), answer)
-    }
-
-    pub async fn until_ready(&self) {
-        let probe = || async {
-            match self.probe("/readyz").await {
-                (200, _) => Ok(()),
-                (_, answer) => Err(format!("{answer}\n{}", self.log())),
-            }
-        };
-        eventually("the program to be ready", DEADLINE, probe).await.unwrap();
-    }
-}
-
-/// The objects of `deploy/admission.yaml`, but for the configuration.
-fn deployed() -> Vec<Value> {
-    let text = memory_repository::File::from(read("deploy/admission.yaml").as_str());
-    documents("deploy/admission.yaml", &text)
 }
 
 /// The configuration of `deploy/admission.yaml`, called by URL: no pod runs here.
 pub fn configuration(name: &str, works: SocketAddr, sets: SocketAddr) -> Value {
-    let mut all = deployed();
+    let mut all = objects("deploy/admission.yaml");
     all.retain(|object| object["kind"] == "ValidatingWebhookConfiguration");
     let mut object = all.remove(0);
     object["metadata"] = json!({"name": name});
@@ -102,7 +72,7 @@ pub async fn new_hub() -> (Cluster, PathBuf) {
     let options = ClusterOptions { crds: crds::hub(), ..ClusterOptions::default() };
     let name = format!("admission-hub-{}", HUBS.fetch_add(1, Ordering::Relaxed));
     let hub = ControlPlane::shared().await.start(&name, options).await;
-    let mut objects = deployed();
+    let mut objects = objects("deploy/admission.yaml");
     objects.retain(|object| object["kind"] != "ValidatingWebhookConfiguration");
     apply_all(hub.client(), &objects).await.unwrap();
     let kubeconfig = hub.kubeconfig_path_for("gitwork", "gitwork-admission").await;

@@ -3,48 +3,24 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use k8s_openapi::api::authorization::v1::{SelfSubjectRulesReview, SelfSubjectRulesReviewSpec};
-use kube::Client;
-use kube::api::{Api, PostParams};
-
 use super::fixture::{
     DEADLINE, Kind, Objects, Program, configuration, executed, namespace, new_hub, secret_text,
     until_called,
 };
-use crate::deploy::{read, until_served};
+use crate::deploy::{granted, read, until_served};
 use crate::harness::{self, apply, apply_all, eventually, tally};
-
-/// `verb group/resource names` of each rule that counts for the caller in a namespace.
-async fn granted(client: Client, namespace: &str) -> BTreeSet<String> {
-    let spec = SelfSubjectRulesReviewSpec { namespace: Some(namespace.to_owned()) };
-    let review = SelfSubjectRulesReview { spec, ..Default::default() };
-    let reviews: Api<SelfSubjectRulesReview> = Api::all(client);
-    let status = reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap();
-    let mut granted = BTreeSet::new();
-    for rule in status.resource_rules {
-        let names = rule.resource_names.unwrap_or_default().join(" ");
-        for group in rule.api_groups.iter().flatten() {
-            for resource in rule.resources.iter().flatten() {
-                let of = |verb: &String| format!("{verb} {group}/{resource} {names}");
-                granted.extend(rule.verbs.iter().map(of));
-            }
-        }
-    }
-    granted.retain(|rule| !rule.contains(".k8s.io/self"));
-    granted
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn account_has_exactly_the_rights_that_are_used() {
     let (hub, kubeconfig) = new_hub().await;
     let client = hub.client_for("gitwork", "gitwork-admission").await;
     let everywhere = [
-        "create authorization.k8s.io/subjectaccessreviews ",
+        "create authorization.k8s.io/subjectaccessreviews",
         "get admissionregistration.k8s.io/validatingwebhookconfigurations gitwork-admission",
         "patch admissionregistration.k8s.io/validatingwebhookconfigurations gitwork-admission",
     ];
     let at_home = [
-        "create /secrets ",
+        "create /secrets",
         "get /secrets gitwork-admission-tls",
         "update /secrets gitwork-admission-tls",
     ];

@@ -3,11 +3,11 @@
 
 mod certificates;
 mod executors;
-mod fixture;
+pub mod fixture;
 mod garbage;
 mod install;
 mod load;
-mod raw;
+pub mod raw;
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};

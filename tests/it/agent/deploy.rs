@@ -1,12 +1,9 @@
 //! `deploy/agent.yaml` on a real API server: its ServiceAccount may do what the agent does, and
 //! nothing else.
 
-use std::path::Path;
-
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
-use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
 use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::{Value, json};
@@ -14,21 +11,16 @@ use serde_json::{Value, json};
 use super::executor::{executor, grant};
 use super::fixture::{DEADLINE, Fixture};
 use super::process::{Program, start_as};
-use crate::harness::{Cluster, ControlPlane, apply, apply_all, eventually};
+use crate::deploy::objects;
+use crate::harness::{Cluster, ControlPlane, apply_all, eventually};
 
-const NAMESPACE: &str = "open-cluster-management-agent";
+pub const NAMESPACE: &str = "open-cluster-management-agent";
 const NAME: &str = "gitwork-agent";
 
-/// Applies the file, and gives a kubeconfig of its ServiceAccount once the aggregated roles count.
-async fn installed(cluster: &Cluster) -> String {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/agent.yaml");
-    let namespaces: Api<Namespace> = Api::all(cluster.client());
-    if namespaces.get_opt(NAMESPACE).await.unwrap().is_none() {
-        let namespace =
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
-        apply_all(cluster.client(), &[namespace]).await.unwrap();
-    }
-    apply(cluster.client(), &std::fs::read_to_string(file).unwrap()).await.unwrap();
+/// Applies the objects of the file, and gives a kubeconfig of its ServiceAccount once the
+/// aggregated roles count.
+pub async fn install(cluster: &Cluster, objects: &[Value]) -> String {
+    apply_all(cluster.client(), objects).await.unwrap();
     let client = cluster.client_for(NAMESPACE, NAME).await;
     eventually("the roles for workloads to be aggregated", DEADLINE, || async {
         for (group, resource) in [("", "configmaps"), ("apps", "deployments")] {
@@ -74,7 +66,7 @@ fn deployment(fixture: &Fixture<'_>) -> Value {
 }
 
 /// What API servers have refused, by the agent's own count.
-async fn refused(program: &Program) -> Vec<String> {
+pub async fn refused(program: &Program) -> Vec<String> {
     let metrics = program.get("/metrics").await.unwrap();
     assert!(metrics.contains("code=\"200\""), "{metrics}");
     metrics.lines().filter(|line| line.contains("code=\"403\"")).map(str::to_owned).collect()
@@ -84,7 +76,7 @@ async fn refused(program: &Program) -> Vec<String> {
 async fn agent_works_with_the_rbac_of_its_manifests() {
     let mut fixture = Fixture::start().await;
     fixture.kill().await;
-    let cluster = installed(fixture.managed).await;
+    let cluster = install(fixture.managed, &objects("deploy/agent.yaml")).await;
     let hub = ControlPlane::shared().await.hub().await.accept(&fixture.cluster_name).await;
     // With this gate roles and bindings are watched as well.
     let gate = ["--feature-gates=ExecutorValidatingCaches=true"];
@@ -145,7 +137,7 @@ async fn agent_works_with_the_rbac_of_its_manifests() {
 async fn agent_may_create_subject_access_reviews_for_an_executor() {
     let mut fixture = Fixture::start().await;
     fixture.kill().await;
-    let cluster = installed(fixture.managed).await;
+    let cluster = install(fixture.managed, &objects("deploy/agent.yaml")).await;
     let hub = ControlPlane::shared().await.hub().await.accept(&fixture.cluster_name).await;
     let alone = ["--disable-leader-election=true"];
     let program = start_as((hub, cluster), &fixture.cluster_name, NAMESPACE, &alone).await;

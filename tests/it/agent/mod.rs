@@ -4,7 +4,7 @@ mod apply;
 mod conditions;
 mod death;
 mod deletion;
-mod deploy;
+pub mod deploy;
 mod executor;
 mod faults;
 pub mod fixture;

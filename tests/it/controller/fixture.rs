@@ -280,6 +280,24 @@ impl<'a> Fixture<'a> {
     }
 }
 
+/// The value of a ConfigMap that works put on a cluster.
+async fn value(cluster: &Cluster, name: &str) -> Option<String> {
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "ConfigMap"));
+    let maps: Api<DynamicObject> = Api::namespaced_with(cluster.client(), "default", &kind);
+    let map = maps.get_opt(name).await.unwrap()?;
+    map.data.pointer("/data/value").and_then(Value::as_str).map(str::to_owned)
+}
+
+/// Waits until the ConfigMap has this value on a cluster; `None`: until it is gone.
+pub async fn until_value(cluster: &Cluster, name: &str, expected: Option<&str>) {
+    let probe = || async {
+        let found = value(cluster, name).await;
+        if found.as_deref() == expected { Ok(()) } else { Err(format!("{found:?}")) }
+    };
+    let what = format!("ConfigMap {name} on {} to be {expected:?}", cluster.name());
+    eventually(&what, DEADLINE, probe).await.unwrap();
+}
+
 /// The time, as conditions have it.
 pub fn now() -> String {
     Timestamp::from_second(Timestamp::now().as_second()).unwrap().to_string()

@@ -3,7 +3,7 @@
 
 mod agents;
 mod faults;
-mod fixture;
+pub mod fixture;
 mod replicas;
 
 use std::collections::BTreeMap;

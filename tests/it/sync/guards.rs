@@ -2,7 +2,6 @@
 //! that `deploy/` grants.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +22,6 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
-use serde::Deserialize as _;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -398,35 +396,12 @@ async fn status_branch_reveals_a_restored_hub_to_a_new_machine() {
     sync.until_gone(0, "web").await;
 }
 
-/// The daemon's file of `deploy/gitwork.yaml`, for this repository and machine.
-fn shipped_config(sync: &Sync, cache: &Path) -> PathBuf {
-    let manifests = deploy::read("deploy/gitwork.yaml");
-    let mut documents = serde_yaml::Deserializer::from_str(&manifests)
-        .map(|document| serde_json::Value::deserialize(document).unwrap());
-    let config = documents.find(|object| object["kind"] == "ConfigMap").unwrap();
-    let config = config["data"]["gitwork.yaml"].as_str().unwrap();
-    let url = sync.server.url("fleet.git");
-    let mut text = config.to_owned();
-    for (shipped, here) in [
-        ("id: fleet", format!("id: {}", sync.id)),
-        ("https://git.example.com/fleet.git", url),
-        ("/var/cache/gitwork", cache.display().to_string()),
-        ("0.0.0.0:8080", "127.0.0.1:0".into()),
-    ] {
-        assert!(text.contains(shipped), "{shipped} is not in {text}");
-        text = text.replace(shipped, &here);
-    }
-    let file = cache.with_extension("yaml");
-    std::fs::write(&file, text).unwrap();
-    file
-}
-
 /// A pod of the shipped deployment, which has the cache of no other.
 async fn shipped_pod(sync: &Sync, number: usize) -> super::program::Running {
     let cache = sync.folder.path().join(format!("pod-{number}"));
     let child = Command::new(env!("CARGO_BIN_EXE_gitwork"))
         .args(["run", "--log-format=json", "--config"])
-        .arg(shipped_config(sync, &cache))
+        .arg(deploy::daemon_config(sync.id.as_str(), &sync.server.url("fleet.git"), &cache))
         .arg("--kubeconfig")
         .arg(super::program::rights(sync).await)
         .env_remove("GITWORK_LOG")
