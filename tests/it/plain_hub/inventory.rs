@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kube::api::{Api, DynamicObject, ListParams};
-use kube::discovery::{Discovery, verbs};
+use kube::discovery::{ApiGroup, Discovery, verbs};
 use kube::{Client, ResourceExt};
 
 use crate::harness::{Cluster, eventually};
@@ -43,7 +43,7 @@ impl Inventory {
 /// renews when it likes.
 async fn list(client: Client) -> kube::Result<BTreeSet<String>> {
     let discovery = Discovery::new(client.clone()).run().await?;
-    let kinds = discovery.groups().flat_map(|group| group.resources_by_stability());
+    let kinds = discovery.groups().flat_map(ApiGroup::resources_by_stability);
     let mut found = BTreeSet::new();
     for (kind, capabilities) in kinds {
         if !capabilities.supports_operation(verbs::LIST)
