@@ -1,8 +1,7 @@
 //! The rollouts of one source: which clusters of each group wait for their wave, and what the
 //! record keeps. No clock: time is passed in.
 //!
-//! How far a cluster has come is read from the hub, again whenever its works change. If no cluster
-//! comes to another state by that, and no other input has changed, all stays as it is. Only the
+//! How far a cluster has come is read from the hub, again whenever its works change. Only the
 //! times since when clusters are as they are have to be kept here. A new process reads them from
 //! the hub where it has them, and else begins them again: a cluster soaks longer then, never
 //! shorter. What has to be remembered is in the record: the last wave that began, and the content
@@ -41,10 +40,6 @@ use crate::rollout::{
     ActiveCluster, ClusterState, Gate, GroupRollout, Rollout, RolloutMember, RolloutProgress, Wave,
     later,
 };
-
-/// In debug builds, an update that leads to nothing is compared with a whole one for at most so
-/// many clusters.
-const CHECKED_CLUSTERS_MAX: usize = 100;
 
 /// How far the clusters of a group have come.
 type ClustersOfGroup = BTreeMap<ClusterName, ClusterProgress>;
@@ -143,57 +138,27 @@ impl Rollouts {
 
     /// Updates the rollouts, and gives the works that wait.
     pub(crate) fn update(&mut self, inputs: RolloutInputs<'_>) -> RolloutWaits {
-        let is_moved = self.read_clusters(inputs);
-        if let Some(basis) = self.basis.as_mut().filter(|_| !is_moved)
-            && basis.is_of(inputs, self.recheck)
-        {
-            basis.set_read(inputs);
-            if cfg!(debug_assertions) {
-                self.compare_with_whole_update(inputs);
-            }
-        } else {
-            let before = self.records.clone();
-            self.update_all(inputs);
-            // What the record is to have decides about the next update, too.
-            self.basis = (self.records == before).then(|| Basis::of(inputs));
-        }
+        self.read_clusters(inputs);
+        self.basis = Some(Basis::of(inputs));
+        self.update_all(inputs);
         self.waits.clone()
     }
 
-    /// Asserts that a whole update leads to the same, those of many clusters aside.
-    fn compare_with_whole_update(&self, inputs: RolloutInputs<'_>) {
-        if self.clusters.values().map(BTreeMap::len).sum::<usize>() > CHECKED_CLUSTERS_MAX {
-            return;
-        }
-        let mut whole = self.clone();
-        whole.update_all(inputs);
-        debug_assert_eq!(self.records, whole.records);
-        debug_assert_eq!(self.progress, whole.progress);
-        debug_assert_eq!(self.waits, whole.waits);
-        debug_assert_eq!((&self.open, &self.earlier), (&whole.open, &whole.earlier));
-        debug_assert_eq!(self.controls, whole.controls);
-        debug_assert_eq!((&self.returning, &self.outdated), (&whole.returning, &whole.outdated));
-    }
-
-    /// Reads the clusters again that the hub or Git has otherwise. Gives whether one of them has
-    /// come to another state.
-    fn read_clusters(&mut self, inputs: RolloutInputs<'_>) -> bool {
+    /// Reads the clusters again that the hub or Git has otherwise.
+    fn read_clusters(&mut self, inputs: RolloutInputs<'_>) {
         let rollouts = &inputs.plan.desired.rollouts;
         let changed = self.basis.as_ref().map(|basis| basis.changed(inputs));
-        let mut is_moved = false;
-        let mut read = |of_group: &mut ClustersOfGroup, key: (&GroupName, &ClusterName)| {
+        let read = |of_group: &mut ClustersOfGroup, key: (&GroupName, &ClusterName)| {
             let Some(rollout) = rollouts.get(key.0) else { return };
             let Some(member) = rollout.members.get(key.1) else { return };
             let known = of_group.entry(key.1.clone()).or_default();
-            is_moved |= known.read(key, (rollout, member), inputs);
-            let recheck = known.recheck();
-            self.recheck = [self.recheck, recheck].into_iter().flatten().min();
+            known.read(key, (rollout, member), inputs);
         };
         if let Some(ChangedClusters::Some(names)) = changed {
             for (group, of_group) in &mut self.clusters {
                 names.iter().for_each(|name| read(of_group, (group, name)));
             }
-            return is_moved;
+            return;
         }
         self.clusters.retain(|group, _| rollouts.contains_key(group));
         for (group, rollout) in rollouts {
@@ -201,7 +166,6 @@ impl Rollouts {
             of_group.retain(|name, _| rollout.members.contains_key(name));
             rollout.members.keys().for_each(|name| read(of_group, (group, name)));
         }
-        true
     }
 
     fn update_all(&mut self, inputs: RolloutInputs<'_>) {

@@ -42,23 +42,14 @@ pub(super) struct ClusterProgress {
 }
 
 impl ClusterProgress {
-    /// Reads the works on the hub again. Gives whether the cluster has come to another state.
+    /// Reads the works on the hub again.
     pub fn read(
         &mut self,
-        (group, cluster): (&GroupName, &ClusterName),
+        key: (&GroupName, &ClusterName),
         (rollout, member): (&GroupRollout, &RolloutMember),
         inputs: RolloutInputs<'_>,
-    ) -> bool {
-        let works = WorksOnHub::of((group, cluster), (rollout.content, member), inputs.plan);
-        if works == self.works {
-            return false;
-        }
-        let before = std::mem::replace(&mut self.works, works);
-        let state = self.state;
-        self.update(cluster, rollout.content, inputs);
-        self.state != state
-            || self.works.contents != before.contents
-            || self.works.removed != before.removed
+    ) {
+        self.works = WorksOnHub::of(key, (rollout.content, member), inputs.plan);
     }
 
     /// Updates the state for this time.
