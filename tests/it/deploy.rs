@@ -139,7 +139,10 @@ pub async fn granted(client: Client, namespace: &str) -> BTreeSet<String> {
         };
         granted.extend(rights_of(&rule));
     }
-    granted.retain(|right| !right.contains(".k8s.io/self"));
+    granted.retain(|right| {
+        !right.contains("authentication.k8s.io/self")
+            && !right.contains("authorization.k8s.io/self")
+    });
     granted
 }
 

@@ -216,7 +216,7 @@ mod tests {
         let desired = render(&now, "[]");
         let added = AddedWorks::new(&desired, None).since(before, &objects).unwrap();
         let works: Vec<String> = added.works.iter().map(WorkKey::to_string).collect();
-        assert_eq!(works.first().map(String::as_str), Some("a/new"));
+        assert_eq!(works, ["a/new", "a/unnamed"]);
         let folders: Vec<String> =
             added.folders.iter().map(|(cluster, path)| format!("{cluster}: {path}")).collect();
         assert_eq!(folders, ["a: clusters/a/new", "a: clusters/a/unnamed"]);

@@ -251,7 +251,7 @@ impl Basis {
         }
         let removed = self.last_known.differing_clusters(last_known);
         let changed = revisions.desired.since(self.desired);
-        let waiting = match self.rollout_waits.is_copy_of(&policy.rollout_waits) {
+        let waiting = match self.rollout_waits == policy.rollout_waits {
             true => BTreeSet::new(),
             false => clusters_with_other_waits(&self.rollout_waits, &policy.rollout_waits),
         };

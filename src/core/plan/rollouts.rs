@@ -17,16 +17,10 @@ use crate::rollout::Gate;
 use crate::rollout::rules::REST;
 
 /// The works that must not be changed now, because their cluster waits for its wave. Copies share
-/// them: there can be as many as works, and they seldom change.
+/// them, and are equal without a look at each work: there can be as many as works, and they seldom
+/// change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RolloutWaits(Arc<BTreeMap<WorkKey, Arc<RolloutWait>>>);
-
-impl RolloutWaits {
-    /// Whether both are copies of the same, without looking at each work.
-    pub(crate) fn is_copy_of(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
 
 impl Deref for RolloutWaits {
     type Target = BTreeMap<WorkKey, Arc<RolloutWait>>;

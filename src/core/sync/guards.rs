@@ -100,8 +100,12 @@ impl Guards {
     /// Sets the works that wait for the wave of their cluster. Gives whether they differ from
     /// before.
     pub(crate) fn set_rollout_waits(&mut self, waits: RolloutWaits) -> bool {
-        let before = std::mem::replace(&mut self.policy.rollout_waits, waits);
-        before != self.policy.rollout_waits
+        let differs = waits != self.policy.rollout_waits;
+        // What is equal stays shared.
+        if differs {
+            self.policy.rollout_waits = waits;
+        }
+        differs
     }
 
     /// Updates the policy from the facts at this time; does nothing before Git and the hub are

@@ -45,7 +45,7 @@ use crate::rollout::{
 type ClustersOfGroup = BTreeMap<ClusterName, ClusterProgress>;
 
 /// The rollouts of one source.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Rollouts {
     /// `None` before the first update.
     basis: Option<Basis>,
@@ -55,9 +55,7 @@ pub struct Rollouts {
     /// The groups whose rollouts have not ended: the status of their works decides what happens
     /// next.
     open: BTreeSet<GroupName>,
-    /// The works that wait.
-    waits: RolloutWaits,
-    /// What they wait for.
+    /// What works wait for.
     causes: Vec<Arc<RolloutWait>>,
     /// When something changes because of the time alone.
     recheck: Option<Timestamp>,
@@ -140,8 +138,7 @@ impl Rollouts {
     pub(crate) fn update(&mut self, inputs: RolloutInputs<'_>) -> RolloutWaits {
         self.read_clusters(inputs);
         self.basis = Some(Basis::of(inputs));
-        self.update_all(inputs);
-        self.waits.clone()
+        self.judge(inputs)
     }
 
     /// Reads the clusters again that the hub or Git has otherwise.
@@ -168,7 +165,8 @@ impl Rollouts {
         }
     }
 
-    fn update_all(&mut self, inputs: RolloutInputs<'_>) {
+    /// Judges all waves by the clusters as they were read.
+    fn judge(&mut self, inputs: RolloutInputs<'_>) -> RolloutWaits {
         self.recheck = None;
         self.open.clear();
         self.progress.clear();
@@ -211,7 +209,7 @@ impl Rollouts {
         self.earlier = Some(earlier);
         self.causes = causes;
         self.clusters = clusters;
-        self.waits = waits.into_iter().collect();
+        waits.into_iter().collect()
     }
 
     /// Updates the states of all clusters for this time.

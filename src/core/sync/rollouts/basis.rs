@@ -8,7 +8,7 @@ use crate::plan::directives::Suspensions;
 use crate::render::desired::Desired;
 
 /// What the works that were read of each cluster followed from.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Basis {
     desired: Arc<Desired>,
     /// The number of the last change on the hub.

@@ -23,7 +23,7 @@ const HEALTH_DELAY: Duration = Duration::from_secs(120);
 const TIME_PRECISION: Duration = Duration::from_secs(1);
 
 /// The works of a group that the hub has on one cluster.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Default)]
 pub(super) struct WorksOnHub {
     /// The contents of the group that they are marked with.
     pub contents: BTreeSet<Option<Digest>>,
@@ -33,7 +33,7 @@ pub(super) struct WorksOnHub {
 }
 
 /// How far one cluster has come.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(super) struct ClusterProgress {
     pub works: WorksOnHub,
     /// `None` if it has nothing of the content.
@@ -97,7 +97,7 @@ impl WorksOnHub {
 }
 
 /// What the hub shows of the works of a group on one cluster.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Default)]
 struct ClusterView {
     works: usize,
     /// The cluster has works of the group that are marked with the content.
@@ -119,7 +119,7 @@ struct ClusterView {
 
 /// Since when a cluster is as it is. A new process reads that from the hub if the agent says when
 /// it applied each generation, as gitwork's and OCM's since 1.2 do; else it begins the times again.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 struct ClusterTimes {
     content: Option<Digest>,
     /// Since when it has the content.
