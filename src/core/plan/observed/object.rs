@@ -218,4 +218,37 @@ mod tests {
         let complete = json!([applied("True", 3)[0], {"type": "Complete", "status": "True"}]);
         assert!(!read(3, &complete, &rule("data")).is_orphaned());
     }
+
+    /// The spec on the hub says what the agent will do, before its first report, too.
+    #[test]
+    fn ownership_before_the_first_report_follows_from_the_spec() {
+        let identifier = json!({"resource": "configmaps", "namespace": "shop", "name": "data"});
+        let strategy = |kind: &str| {
+            let strategy = json!({"type": kind});
+            json!({"manifestConfigs": [
+                {"resourceIdentifier": identifier, "updateStrategy": strategy},
+            ]})
+        };
+        let orphaned = json!({"deleteOption": {
+            "propagationPolicy": "SelectivelyOrphan",
+            "selectivelyOrphans": {"orphaningRules": [identifier]},
+        }});
+        for (mut spec, should_be_owned, create_only) in [
+            (json!({}), true, false),
+            (strategy("ReadOnly"), false, false),
+            (strategy("CreateOnly"), true, true),
+            (orphaned, false, false),
+        ] {
+            spec["workload"] = json!({"manifests": [{
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"namespace": "shop", "name": "data"},
+            }]});
+            let option = spec.get("deleteOption").unwrap_or(&Value::Null);
+            let option = DeletionPolicy::from_value(option);
+            let [object] = objects(&spec, &json!({}), 1, &option)[..] else { panic!("{spec}") };
+            assert!(!object.reported && !object.is_owned() && !object.is_orphaned(), "{spec}");
+            let found = (object.should_be_owned(), object.create_only);
+            assert_eq!(found, (should_be_owned, create_only), "{spec}");
+        }
+    }
 }
