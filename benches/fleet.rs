@@ -25,6 +25,8 @@ use jiff::Timestamp;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, PostParams};
 use serde_json::{Value, json};
 
+#[path = "fleet/controller.rs"]
+mod controller;
 #[path = "../tests/harness/mod.rs"]
 mod harness;
 
@@ -42,7 +44,7 @@ const DEADLINE: Duration = Duration::from_secs(600);
 
 /// The parts of the benchmark. Without names on the command line all of them run. `steady` includes
 /// `plan`, which reads the same repository.
-const PARTS: [&str; 4] = ["first-sync", "steady", "group", "status-branch"];
+const PARTS: [&str; 5] = ["first-sync", "steady", "group", "controller", "status-branch"];
 
 fn main() {
     let named: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
@@ -52,7 +54,7 @@ fn main() {
     let wants = |part: &str| named.is_empty() || named.iter().any(|name| name == part);
     let folder = tempfile::tempdir().unwrap();
     println!("| what | measured |\n|---|---|");
-    if wants("first-sync") || wants("steady") || wants("group") {
+    if PARTS[..4].iter().any(|part| wants(part)) {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let plane = ControlPlane::boot().await.unwrap();
@@ -66,6 +68,9 @@ fn main() {
             }
             if wants("group") {
                 group(&hub, folder.path()).await;
+            }
+            if wants("controller") {
+                controller::controller(&hub).await;
             }
         });
     }
@@ -322,7 +327,7 @@ async fn steady(hub: &Cluster, folder: &Path) {
     let repo = repository(folder, "steady.git", MANY);
     let first = command(hub, &server, &repo, SOURCE).arg("--once").status().unwrap();
     assert!(first.success());
-    assert_eq!(all(hub).await, MANY);
+    assert_eq!(count(hub, &format!("gitwork.dev/source={SOURCE}")).await, MANY);
 
     let child = command(hub, &server, &repo, SOURCE)
         .args(["--interval", "86400", "--listen", "127.0.0.1:0"])
@@ -474,12 +479,12 @@ fn writing(log: &Path) -> Duration {
     Duration::try_from(at(last).duration_since(at(first))).unwrap()
 }
 
-async fn all(hub: &Cluster) -> usize {
+/// The number of works that a selector selects.
+async fn count(hub: &Cluster, selector: &str) -> usize {
     // A list with a selector does not tell how many are left, so it is read to its end.
     let (client, resource) = works(hub);
     let api: Api<DynamicObject> = Api::all_with(client, &resource);
-    let mut params =
-        ListParams::default().labels(&format!("gitwork.dev/source={SOURCE}")).limit(500);
+    let mut params = ListParams::default().labels(selector).limit(500);
     let mut found = 0;
     loop {
         let page = api.list_metadata(&params).await.unwrap();

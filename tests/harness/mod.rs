@@ -62,6 +62,7 @@ pub mod fault_proxy;
 pub mod faults;
 pub mod git_server;
 pub mod go_module;
+pub mod placements;
 pub mod process;
 pub mod requests;
 pub mod source_status;

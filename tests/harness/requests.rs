@@ -8,6 +8,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 const POLICY: &str = "audit-policy.json";
@@ -26,6 +27,8 @@ pub struct Request {
     /// Empty if there is none.
     pub name: String,
     pub user: String,
+    /// When the API server received it.
+    pub at: Timestamp,
     pub user_agent: String,
 }
 
@@ -59,6 +62,7 @@ impl Request {
             namespace: text("/objectRef/namespace"),
             name: text("/objectRef/name"),
             user: text("/user/username"),
+            at: text("/requestReceivedTimestamp").parse()?,
             user_agent: text("/userAgent"),
         })
     }

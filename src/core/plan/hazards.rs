@@ -209,13 +209,13 @@ impl Hazards {
 
     /// What a work waits for that has what it may have now.
     pub fn waits(&self, key: &WorkKey, desired: &Desired) -> Option<Reason> {
-        let wait = self.rollout_waits.get(key).filter(|_| desired.has_earlier_content(key));
+        let wait = self.rollout_waits.of(key).filter(|_| desired.has_earlier_content(key));
         wait.map(Reason::of_wave)
     }
 
     /// The wave that a work waits for. What a cluster has meanwhile may be put back.
     fn wave(&self, key: &WorkKey, desired: &Desired) -> Option<Reason> {
-        let wait = self.rollout_waits.get(key).filter(|_| !desired.has_earlier_content(key));
+        let wait = self.rollout_waits.of(key).filter(|_| !desired.has_earlier_content(key));
         wait.map(Reason::of_wave)
     }
 

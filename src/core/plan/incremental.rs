@@ -158,7 +158,8 @@ impl IncrementalPlan {
     fn set_steps(&mut self, inputs: PlanInputs<'_>, hazards: Hazards, waits: Waits) {
         let is_other = !self.hazards.has_same_rules(&hazards);
         let before = std::mem::take(&mut self.waits);
-        let waiting = clusters_with_other_waits(&before, &waits);
+        let waiting = differing_keys(&before, &waits).map(|key| &key.cluster);
+        let waiting: BTreeSet<&ClusterName> = waiting.collect();
         let clusters = self.clusters.iter_mut();
         let changed =
             clusters.filter(|(name, cluster)| is_other || cluster.is_new || waiting.contains(name));
@@ -188,18 +189,18 @@ impl PlannedCluster {
     }
 }
 
-/// The clusters with a work that waits in one of two plans and not in the other, or for something
-/// else.
-fn clusters_with_other_waits<'a, T: PartialEq>(
-    before: &'a BTreeMap<WorkKey, T>,
-    now: &'a BTreeMap<WorkKey, T>,
-) -> BTreeSet<&'a ClusterName> {
-    type All<'a, T> = &'a BTreeMap<WorkKey, T>;
-    let differing = |one: All<'a, T>, other: All<'a, T>| {
-        let differing = one.iter().filter(|(key, reason)| other.get(*key) != Some(*reason));
-        differing.map(|(key, _)| &key.cluster)
+/// The keys that only one of both has, or has otherwise than the other one. Those that both have
+/// are given twice.
+fn differing_keys<'a, K: Ord, V: PartialEq>(
+    before: &'a BTreeMap<K, V>,
+    now: &'a BTreeMap<K, V>,
+) -> impl Iterator<Item = &'a K> {
+    type All<'a, K, V> = &'a BTreeMap<K, V>;
+    let differing = |one: All<'a, K, V>, other: All<'a, K, V>| {
+        let differing = one.iter().filter(|(key, value)| other.get(*key) != Some(*value));
+        differing.map(|(key, _)| key)
     };
-    differing(before, now).chain(differing(now, before)).collect()
+    differing(before, now).chain(differing(now, before))
 }
 
 /// The candidates of a cluster where the hub has each work as Git wants it.
@@ -253,9 +254,12 @@ impl Basis {
         let changed = revisions.desired.since(self.desired);
         let waiting = match self.rollout_waits == policy.rollout_waits {
             true => BTreeSet::new(),
-            false => clusters_with_other_waits(&self.rollout_waits, &policy.rollout_waits),
+            false => {
+                let (before, now) =
+                    (self.rollout_waits.clusters(), policy.rollout_waits.clusters());
+                differing_keys(before, now).cloned().collect()
+            }
         };
-        let waiting = waiting.into_iter().cloned().collect();
         let changed = changed.and(revisions.observed.since(self.observed));
         changed.and(ChangedClusters::Some(removed)).and(ChangedClusters::Some(waiting))
     }

@@ -231,7 +231,7 @@ impl<'a> Write<'a> {
             return true;
         }
         let key = &self.step.key;
-        if policy.rollout_waits.contains_key(key) && !desired.has_earlier_content(key) {
+        if policy.rollout_waits.of(key).is_some() && !desired.has_earlier_content(key) {
             return true;
         }
         if self.is_put_back() {

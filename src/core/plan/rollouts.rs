@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -16,23 +15,39 @@ use crate::plan::guard::Guard;
 use crate::rollout::Gate;
 use crate::rollout::rules::REST;
 
-/// The works that must not be changed now, because their cluster waits for its wave. Copies share
-/// them, and are equal without a look at each work: there can be as many as works, and they seldom
-/// change.
+/// The works that must not be changed now, because their cluster waits for its wave. Nearly all of
+/// them can wait: they are made and compared by cluster, without a look at each work.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RolloutWaits(Arc<BTreeMap<WorkKey, Arc<RolloutWait>>>);
+pub struct RolloutWaits(Arc<BTreeMap<ClusterName, Vec<WaitingWorks>>>);
 
-impl Deref for RolloutWaits {
-    type Target = BTreeMap<WorkKey, Arc<RolloutWait>>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
+/// Works of one group that wait on one cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaitingWorks {
+    /// Those in Git, sorted.
+    pub works: Arc<Vec<WorkKey>>,
+    /// Those that only the hub has.
+    pub removed: Vec<WorkKey>,
+    /// What they wait for.
+    pub wait: Arc<RolloutWait>,
 }
 
-impl FromIterator<(WorkKey, Arc<RolloutWait>)> for RolloutWaits {
-    fn from_iter<T: IntoIterator<Item = (WorkKey, Arc<RolloutWait>)>>(works: T) -> Self {
-        Self(Arc::new(works.into_iter().collect()))
+impl RolloutWaits {
+    /// The works that wait, by cluster.
+    pub fn new(clusters: BTreeMap<ClusterName, Vec<WaitingWorks>>) -> Self {
+        Self(Arc::new(clusters))
+    }
+
+    /// The works that wait, by cluster.
+    pub fn clusters(&self) -> &BTreeMap<ClusterName, Vec<WaitingWorks>> {
+        &self.0
+    }
+
+    /// What a work waits for.
+    pub fn of(&self, key: &WorkKey) -> Option<&Arc<RolloutWait>> {
+        let has_work = |waiting: &&WaitingWorks| {
+            waiting.works.binary_search(key).is_ok() || waiting.removed.contains(key)
+        };
+        self.0.get(&key.cluster)?.iter().find(has_work).map(|waiting| &waiting.wait)
     }
 }
 

@@ -64,8 +64,8 @@ pub struct GroupRollout {
 pub struct RolloutMember {
     /// The position of its wave.
     pub wave: usize,
-    /// Its works of the group that could be read.
-    pub works: Vec<WorkKey>,
+    /// Its works of the group that could be read, sorted.
+    pub works: Arc<Vec<WorkKey>>,
     /// The content that these works are of, if it is another one than that of the group.
     pub earlier: Option<Digest>,
     /// A work of the group could not be read, or it is unknown whether the cluster is in the group

@@ -22,7 +22,6 @@ use self::basis::Basis;
 use self::cluster::ClusterProgress;
 pub use self::inputs::GroupRecords;
 pub(crate) use self::inputs::RolloutInputs;
-use self::inputs::is_suspended;
 use crate::config::window;
 use crate::limits;
 use crate::model::approval::{RolloutApproval, RolloutStep};
@@ -33,6 +32,7 @@ use crate::plan::PlanInputs;
 use crate::plan::rollout_progress::{GroupProgress, WaveProgress};
 use crate::plan::rollouts::{
     GroupRecord, RejectedContent, RolloutControl, RolloutWait, RolloutWaitCause, RolloutWaits,
+    WaitingWorks,
 };
 use crate::render::desired::{Desired, UncertainMembers};
 use crate::rollout::earlier::{EarlierContent, EarlierContents};
@@ -183,7 +183,7 @@ impl Rollouts {
         let mut views: Vec<GroupView<'_>> =
             groups.map(|group| GroupView::new(group, &before, inputs)).collect();
         find_room(&mut views);
-        let (mut waits, mut earlier) = (Vec::new(), EarlierContents::new());
+        let (mut waits, mut earlier) = (BTreeMap::new(), EarlierContents::new());
         let mut causes = Vec::new();
         for view in views {
             self.recheck = [self.recheck, view.progress.recheck].into_iter().flatten().min();
@@ -209,7 +209,7 @@ impl Rollouts {
         self.earlier = Some(earlier);
         self.causes = causes;
         self.clusters = clusters;
-        waits.into_iter().collect()
+        RolloutWaits::new(waits)
     }
 
     /// Updates the states of all clusters for this time.
@@ -390,7 +390,7 @@ impl GroupView<'_> {
         let outdated = members.filter(|(cluster, member)| {
             member.earlier.is_some() && member.earlier.as_ref() != wanted.clusters.get(*cluster)
         });
-        outdated.flat_map(|(_, member)| &member.works)
+        outdated.flat_map(|(_, member)| member.works.iter())
     }
 
     /// The content that a cluster without this one has, or else the last good one.
@@ -442,10 +442,11 @@ impl GroupView<'_> {
     fn next_progress(&mut self) -> (RolloutProgress, Vec<Wave>) {
         self.retry();
         self.stop();
-        let states = self.counted_states();
+        let counted = self.counted_states();
+        let states = counted.as_ref().unwrap_or(&self.states);
         let (first, deadline) = (&self.record.first, self.rollout.rules.deadline);
         let now = self.inputs.now;
-        let (states, blocked) = (&states, &self.blocked);
+        let blocked = &self.blocked;
         let progress_of =
             |waves: &[Wave]| Rollout { waves, states, blocked, first, deadline, now }.progress();
         let begun = self.taken();
@@ -559,8 +560,11 @@ impl GroupView<'_> {
         [&policy.approved, &desired.approved].iter().any(|all| all.rollouts.contains(step))
     }
 
-    /// Clusters that had failed before an approved retry do not count again.
-    fn counted_states(&self) -> BTreeMap<ClusterName, ClusterState> {
+    /// Clusters that had failed before an approved retry do not count again. `None` if all count.
+    fn counted_states(&self) -> Option<BTreeMap<ClusterName, ClusterState>> {
+        if self.record.excused.is_empty() {
+            return None;
+        }
         let mut states = self.states.clone();
         for cluster in &self.record.excused {
             if let Some(state) = states.get_mut(cluster)
@@ -569,23 +573,20 @@ impl GroupView<'_> {
                 *state = ClusterState::Skipped;
             }
         }
-        states
+        Some(states)
     }
 
     /// The waves. `begun`: nothing soaks in those before this one.
     fn waves(&self, begun: Option<usize>) -> Vec<Wave> {
         let rules = &self.rollout.rules.waves;
-        let mut clusters: Vec<BTreeSet<ClusterName>> = vec![BTreeSet::new(); rules.len()];
-        for (cluster, member) in &self.rollout.members {
-            // A cluster without works of the group has nothing to do.
-            if let Some(of_wave) =
-                clusters.get_mut(member.wave).filter(|_| self.takes_part(cluster))
-            {
-                of_wave.insert(cluster.clone());
-            }
+        let mut clusters: Vec<Vec<ClusterName>> = vec![Vec::new(); rules.len()];
+        for (cluster, _) in self.clusters.iter().filter(|(_, known)| known.takes_part) {
+            let member = self.rollout.members.get(cluster);
+            let of_wave = member.and_then(|member| clusters.get_mut(member.wave));
+            of_wave.into_iter().for_each(|of_wave| of_wave.push(cluster.clone()));
         }
         let waves = rules.iter().zip(clusters).enumerate();
-        let wave = |(index, (rules, clusters)): (usize, (_, _))| {
+        let wave = |(index, (rules, clusters)): (usize, (_, Vec<ClusterName>))| {
             let rules: &crate::rollout::WaveRules = rules;
             let is_over = begun.is_some_and(|begun| index < begun);
             let needs = self.needs_approval(index);
@@ -596,7 +597,7 @@ impl GroupView<'_> {
                 false => closed().map(|closed| Gate::Window(closed.until)),
             };
             let soak = if is_over { std::time::Duration::ZERO } else { rules.soak };
-            Wave { soak, gate, ..rules.wave(clusters) }
+            Wave { soak, gate, ..rules.wave(clusters.into_iter().collect()) }
         };
         waves.map(wave).collect()
     }
@@ -634,14 +635,7 @@ impl GroupView<'_> {
     }
 
     fn takes_part(&self, cluster: &ClusterName) -> bool {
-        if self.blocked.contains(cluster) {
-            return true;
-        }
-        let member = self.rollout.members.get(cluster);
-        let mut works = member.into_iter().flat_map(|member| &member.works);
-        // An earlier content may have no works for the cluster.
-        member.is_some_and(|member| member.earlier.is_some() && member.works.is_empty())
-            || works.any(|key| !is_suspended(key, self.inputs.plan))
+        self.clusters.get(cluster).is_some_and(|known| known.takes_part)
     }
 
     /// The works of clusters that must not get the content now, those included that the content no
@@ -650,7 +644,7 @@ impl GroupView<'_> {
     fn add_waits(
         &self,
         known: &[Arc<RolloutWait>],
-        waits: &mut Vec<(WorkKey, Arc<RolloutWait>)>,
+        waits: &mut BTreeMap<ClusterName, Vec<WaitingWorks>>,
     ) -> Vec<Arc<RolloutWait>> {
         let mut causes: BTreeMap<(usize, bool), Arc<RolloutWait>> = BTreeMap::new();
         for (cluster, member) in &self.rollout.members {
@@ -667,9 +661,9 @@ impl GroupView<'_> {
                 same.cloned().unwrap_or_else(|| Arc::new(wait))
             });
             let on_hub = self.clusters.get(cluster);
-            let removed = on_hub.into_iter().flat_map(|known| &known.works.removed);
-            let works = member.works.iter().chain(removed);
-            waits.extend(works.map(|key| (key.clone(), wait.clone())));
+            let removed = on_hub.map(|known| known.works.removed.clone()).unwrap_or_default();
+            let works = WaitingWorks { works: member.works.clone(), removed, wait: wait.clone() };
+            waits.entry(cluster.clone()).or_default().push(works);
         }
         causes.into_values().collect()
     }

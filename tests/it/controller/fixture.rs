@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use crate::deploy::read;
-use crate::harness::{Cluster, ClusterOptions, ControlPlane, apply, apply_all, crds, eventually};
+use crate::harness::placements::Placements;
+use crate::harness::{Cluster, ClusterOptions, ControlPlane, apply, crds, eventually};
 pub use crate::hub_program::DEADLINE;
 use crate::hub_program::HubProgram;
 
 const WORK: &str = "work.open-cluster-management.io";
-const CLUSTER: &str = "cluster.open-cluster-management.io";
 pub const OWNER: &str = "work.open-cluster-management.io/manifestworkreplicaset";
 
 /// A running controller.
@@ -100,61 +100,25 @@ impl<'a> Fixture<'a> {
         fixture
     }
 
-    fn api(&self, group: &str, version: &str, kind: &str, namespace: &str) -> Api<DynamicObject> {
-        let kind = GroupVersionKind::gvk(group, version, kind);
+    fn api(&self, version: &str, kind: &str, namespace: &str) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk(WORK, version, kind);
         Api::namespaced_with(self.hub.client(), namespace, &ApiResource::from_gvk(&kind))
     }
 
     pub fn sets(&self) -> Api<DynamicObject> {
-        self.api(WORK, "v1alpha1", "ManifestWorkReplicaSet", &self.namespace)
+        self.api("v1alpha1", "ManifestWorkReplicaSet", &self.namespace)
     }
 
     pub fn works(&self, cluster: &str) -> Api<DynamicObject> {
-        self.api(WORK, "v1", "ManifestWork", cluster)
+        self.api("v1", "ManifestWork", cluster)
     }
 
-    /// A Placement selects these clusters, as OCM's controller writes it: at most 100 in each
-    /// PlacementDecision. A later call does not need fewer of these.
+    /// A Placement selects these clusters. A later call must not need fewer PlacementDecisions.
     pub async fn select(&self, placement: &str, clusters: &[usize]) {
-        let namespace = &self.namespace;
-        let object = json!({"apiVersion": format!("{CLUSTER}/v1beta1"), "kind": "Placement",
-            "metadata": {"namespace": namespace, "name": placement}, "spec": {}});
-        apply_all(self.hub.client(), &[object]).await.unwrap();
-        let mut names = Vec::new();
-        let chunks: Vec<&[usize]> =
-            if clusters.is_empty() { vec![clusters] } else { clusters.chunks(100).collect() };
-        for chunk in chunks {
-            names.push(format!("{placement}-decision-{}", names.len() + 1));
-            self.decide(placement, names.last().unwrap(), chunk).await;
-        }
-        let count = clusters.len();
-        let api = self.api(CLUSTER, "v1beta1", "Placement", namespace);
-        let status = Patch::Merge(json!({"status": {
-            "numberOfSelectedClusters": count,
-            "decisionGroups": [{"decisionGroupIndex": 0, "decisionGroupName": "",
-                "decisions": names, "clusterCount": count}],
-        }}));
-        api.patch_status(placement, &PatchParams::default(), &status).await.unwrap();
-    }
-
-    async fn decide(&self, placement: &str, name: &str, clusters: &[usize]) {
-        let namespace = &self.namespace;
-        let object = json!({
-            "apiVersion": format!("{CLUSTER}/v1beta1"), "kind": "PlacementDecision",
-            "metadata": {"namespace": namespace, "name": name, "labels": {
-                "cluster.open-cluster-management.io/placement": placement,
-                "cluster.open-cluster-management.io/decision-group-index": "0",
-                "cluster.open-cluster-management.io/decision-group-name": "",
-            }},
-        });
-        apply_all(self.hub.client(), &[object]).await.unwrap();
-        let decisions: Vec<Value> = clusters
-            .iter()
-            .map(|index| json!({"clusterName": self.clusters[*index], "reason": ""}))
-            .collect();
-        let api = self.api(CLUSTER, "v1beta1", "PlacementDecision", namespace);
-        let status = Patch::Merge(json!({"status": {"decisions": decisions}}));
-        api.patch_status(name, &PatchParams::default(), &status).await.unwrap();
+        let namespace = self.namespace.clone();
+        let placements = Placements { client: self.hub.client(), namespace };
+        let names = clusters.iter().map(|index| self.clusters[*index].as_str());
+        placements.select(placement, &names.collect::<Vec<_>>()).await;
     }
 
     /// Creates the set, with one reference and this strategy.

@@ -11,8 +11,8 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::fixture::{Sync, config_map, value_of};
-use super::placements::Placements;
 use super::program::{Running, gitwork, rights};
+use crate::harness::placements::Placements;
 
 const DECISION: &str = "batch-decision-1";
 
@@ -36,7 +36,8 @@ impl Fleet {
     /// Namespaces without ManagedClusters.
     pub async fn without_clusters(namespaces: usize) -> Self {
         let sync = Sync::new(namespaces).await;
-        let placements = Placements::new(&sync).await;
+        let namespace = sync.hub.namespace("placements").await;
+        let placements = Placements { client: sync.hub.client(), namespace };
         Self { sync, placements }
     }
 
@@ -97,7 +98,7 @@ impl Fleet {
 
     /// The status of the Placement.
     async fn count(&self, clusters: usize) {
-        self.placements.report("batch", &[("", DECISION, clusters)]).await;
+        self.placements.report("batch", &[("", &[DECISION.to_owned()], clusters)]).await;
     }
 
     pub async fn is_there(&self, cluster: usize, work: &str) -> bool {

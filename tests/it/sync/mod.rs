@@ -16,7 +16,6 @@ mod held_changes;
 mod large_groups;
 mod malformed_root;
 mod order;
-mod placements;
 pub mod program;
 mod proof;
 mod rollouts;

@@ -66,7 +66,7 @@ pub(super) fn assign(
         let Some(group) = layout::group_of(&work.path) else { continue };
         let Some(rollout) = all.get_mut(&group) else { continue };
         let Some(member) = rollout.members.get_mut(&key.cluster) else { continue };
-        member.works.push(key.clone());
+        Arc::make_mut(&mut member.works).push(key.clone());
         work.group_content = Some(member.earlier.unwrap_or(rollout.content));
         work.is_earlier = member.earlier.is_some();
     }

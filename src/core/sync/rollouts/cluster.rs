@@ -36,6 +36,8 @@ pub(super) struct WorksOnHub {
 #[derive(Debug, Default)]
 pub(super) struct ClusterProgress {
     pub works: WorksOnHub,
+    /// Without works of the group, or with suspended ones only, it has nothing to do.
+    pub takes_part: bool,
     /// `None` if it has nothing of the content.
     pub state: Option<ClusterState>,
     times: ClusterTimes,
@@ -50,6 +52,10 @@ impl ClusterProgress {
         inputs: RolloutInputs<'_>,
     ) {
         self.works = WorksOnHub::of(key, (rollout.content, member), inputs.plan);
+        // An earlier content may have no works for the cluster.
+        self.takes_part = member.is_blocked
+            || (member.earlier.is_some() && member.works.is_empty())
+            || member.works.iter().any(|key| !is_suspended(key, inputs.plan));
     }
 
     /// Updates the state for this time.

@@ -1,22 +1,25 @@
 //! `ProgressivePerGroup`: the decision groups of a Placement, one after the other.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
-use super::super::placements::Placements;
 use super::simulated_agents::Behavior;
 use super::stage::{GROUP, Stage};
-use super::strategies::until_in_progress;
+use crate::harness::placements::Placements;
 
 /// Creates a Placement `tills` with these decision groups, and gives its namespace.
 async fn place(stage: &Stage, groups: &[(&str, Vec<usize>)]) -> String {
-    let placements = Placements::new(&stage.sync).await;
+    let hub = stage.sync.hub;
+    let namespace = hub.namespace("placements").await;
+    let placements = Placements { client: hub.client(), namespace };
     let decisions: Vec<String> =
         groups.iter().map(|(group, _)| format!("{GROUP}-{group}")).collect();
     placements.create(GROUP, &decisions).await;
     let mut listed = Vec::new();
     for ((group, clusters), decision) in groups.iter().zip(&decisions) {
         placements.decide(decision, clusters.iter().map(|cluster| stage.name(*cluster))).await;
-        listed.push((*group, decision.as_str(), clusters.len()));
+        listed.push((*group, std::slice::from_ref(decision), clusters.len()));
     }
     placements.report(GROUP, &listed).await;
     placements.namespace
@@ -44,14 +47,22 @@ async fn mandatory_decision_group_comes_first_and_then_group_by_group() {
                    [{groupName: canary}]}}";
     stage.commit_for(&members, rollout, "four", &[]);
     let mut done = Vec::new();
-    for (group, simulated) in [(1, 2), (0, 15), (2, 13)] {
-        let busy = until_in_progress(&stage, "four", simulated).await;
+    for group in [1, 0, 2] {
+        let simulated = groups[group].1.iter().filter(|one| !stage.reals().contains(*one));
+        let simulated: BTreeSet<String> =
+            simulated.map(|one| stage.name(*one).to_owned()).collect();
+        stage
+            .until(&format!("four in progress on {simulated:?}"), || async {
+                let busy = stage.simulated.in_progress("four");
+                if busy == simulated { Ok(()) } else { Err(format!("{busy:?}")) }
+            })
+            .await;
         stage.until_planned().await;
         done.extend(groups[group].1.clone());
         done.sort_unstable();
         stage.until_only("four", done.clone()).await;
-        for cluster in busy {
-            stage.simulated.set_of(&cluster, "four", Behavior::Apply);
+        for cluster in &simulated {
+            stage.simulated.set_of(cluster, "four", Behavior::Apply);
         }
     }
     stage.until_good("four").await;
