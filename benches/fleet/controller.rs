@@ -79,8 +79,8 @@ async fn changed_template(hub: &Cluster, clusters: &[String], controller: &Gitwo
         let after = bare_rate(hub, clusters, 2 * round + 1).await;
         let ratio = written / f64::midpoint(before, after);
         println!(
-            "| template changed on {CLUSTERS} clusters (round {round}) | {written:.0} writes/s, bare \
-             client {before:.0}/s before and {after:.0}/s after: ratio {ratio:.2}; {} ms of CPU |",
+            "| template changed on {CLUSTERS} clusters (round {round}) | {written:.0} writes/s, \
+             bare client {before:.0}/s before and {after:.0}/s after: ratio {ratio:.2}; {} ms of CPU |",
             cpu.as_millis()
         );
         ratios.push(ratio);
@@ -124,8 +124,8 @@ async fn steady(hub: &Cluster, clusters: &[String], controller: &Gitwork) {
     });
     let (now, most) = controller.memory();
     println!(
-        "| {SETS} sets on {CLUSTERS} clusters, nothing changes for {} s | {:?}, {} ms of CPU, {now} \
-         MiB RSS, {most} MiB at most |",
+        "| {SETS} sets on {CLUSTERS} clusters, nothing changes for {} s | {:?}, {} ms of CPU, \
+         {now} MiB RSS, {most} MiB at most |",
         STEADY.as_secs(),
         tally(made),
         cpu.as_millis()

@@ -14,7 +14,7 @@ use crate::membership::{MemberPlacement, SetMembership};
 use crate::names::{FINALIZER, label_value};
 use crate::replica_set::ReplicaSet;
 use crate::semantics::RolloutSemantics;
-use crate::set_rollout::{SetProgress, SetRollout};
+use crate::set_rollout::{SetProgress, SetRollout, missing_group};
 use crate::set_status::{PlacementReport, StatusReport, deletion_status, status};
 use crate::set_work::SetWork;
 use crate::strategy::SetStrategy;
@@ -108,8 +108,11 @@ pub fn decide(inputs: &SetInputs<'_>) -> SetDecision {
     let mut decision = SetDecision::default();
     let mut reports = Vec::new();
     for (position, placement) in membership.placements.iter().enumerate() {
-        let progress = pass.roll_out(position, placement, &mut decision);
-        reports.push(pass.report(position, placement, progress));
+        let (progress, problem) = match pass.roll_out(position, placement, &mut decision) {
+            Ok(progress) => (Some(progress), None),
+            Err(problem) => (None, problem),
+        };
+        reports.push(pass.report(position, placement, progress, problem));
     }
     pass.update_metadata(&mut decision);
     pass.remove(&mut decision);
@@ -148,6 +151,9 @@ fn deletion(work: &SetWork, reason: WorkDeletion) -> SetWrite {
     SetWrite::Delete { cluster, name, uid, reason }
 }
 
+/// How far the rollout to one Placement has come, and the clusters that have succeeded.
+type SetRolledOut = (SetProgress, BTreeSet<ClusterName>);
+
 /// One decision under way.
 struct SetPass<'a> {
     inputs: &'a SetInputs<'a>,
@@ -160,21 +166,25 @@ impl SetPass<'_> {
         self.works.get(cluster).and_then(|works| works.kept)
     }
 
-    /// Adds the writes of one Placement's rollout. `None` if there is none: the Placement is
-    /// missing, or its strategy or the template is invalid. Then its works stay as they are.
+    /// Adds the writes of one Placement's rollout. An error if there is none: the Placement is
+    /// missing, or the template or its strategy is invalid, which the error says of the strategy.
+    /// Then its works stay as they are.
     fn roll_out(
         &self,
         position: usize,
         placement: &MemberPlacement<'_>,
         decision: &mut SetDecision,
-    ) -> Option<(SetProgress, BTreeSet<ClusterName>)> {
+    ) -> Result<SetRolledOut, Option<String>> {
         let set = self.inputs.set;
-        let (Ok(strategy), Some(facts)) = (&placement.reference.strategy, placement.facts) else {
-            return None;
-        };
-        set.template.as_ref()?;
+        let strategy = placement.reference.strategy.as_ref().map_err(|why| Some(why.clone()))?;
+        let facts = placement.facts.filter(|_| set.template.is_some()).ok_or(None)?;
         let is_member = |cluster: &ClusterName| self.membership.position(cluster) == Some(position);
         let groups = groups_of(&placement.key, facts, self.inputs.groups, is_member);
+        if set.semantics == RolloutSemantics::Gitwork
+            && let Some(problem) = missing_group(strategy, &groups, &placement.reference.name)
+        {
+            return Err(Some(problem));
+        }
         let (states, recheck) = self.states(position, placement);
         let progress = self.progress(strategy, &groups, &states);
         let times = [decision.recheck, recheck, progress.recheck];
@@ -192,7 +202,7 @@ impl SetPass<'_> {
         };
         let done = states.iter().filter(is_done).map(|(cluster, _)| cluster.clone());
         let succeeded = done.filter(|cluster| is_counted(cluster)).collect();
-        Some((progress, succeeded))
+        Ok((progress, succeeded))
     }
 
     fn progress(
@@ -317,10 +327,12 @@ impl SetPass<'_> {
         &self,
         position: usize,
         placement: &MemberPlacement<'_>,
-        progress: Option<(SetProgress, BTreeSet<ClusterName>)>,
+        progress: Option<SetRolledOut>,
+        problem: Option<String>,
     ) -> PlacementReport {
         let set = self.inputs.set;
         let mut report = PlacementReport::of(placement);
+        report.problem = problem;
         for cluster in self.membership.of_position(position) {
             report.selected += 1;
             let Some(work) = self.kept(cluster) else { continue };

@@ -568,6 +568,40 @@ fn m13_invalid_set_writes_nothing_and_says_why() {
     hub.assert_condition("ManifestworkApplied", "False NotAsExpected: spec.manifestWorkTemplate");
 }
 
+/// Upstream ignores it: the template reaches all clusters without those that were to come first.
+#[test]
+fn mandatory_group_that_the_placement_lacks_holds_the_set() {
+    let strategy = |key: Value| {
+        json!({"type": "ProgressivePerGroup",
+            "progressivePerGroup": {"mandatoryDecisionGroups": [key]}})
+    };
+    for (key, named) in [
+        (json!({"groupName": "canary"}), "named \"canary\""),
+        (json!({"groupIndex": 7}), "with index 7"),
+    ] {
+        let mut hub = TestHub::new(&strategy(key), &["c1", "c2"]);
+        assert_eq!(hub.settle(), "");
+        hub.assert_condition(
+            "PlacementVerified",
+            &format!(
+                "False NotAsExpected: spec.placementRefs[0].rolloutStrategy.progressivePerGroup.\
+                 mandatoryDecisionGroups: Placement all has no decision group {named}; correct it"
+            ),
+        );
+        hub.assert_condition("PlacementRolledOut", "False Progressing: 0 of 2");
+        hub.select("all", &[]);
+        hub.settle();
+        hub.assert_condition("PlacementVerified", "False PlacementDecisionEmpty");
+        hub.select("all", &[&["c1", "c2"]]);
+        hub.semantics = RolloutSemantics::Upstream;
+        assert_eq!(hub.settle(), "+c1 +c2");
+    }
+    let mut hub = TestHub::new(&strategy(json!({"groupName": "g1"})), &[]);
+    hub.select("all", &[&["c1"], &["c2"]]);
+    assert_eq!(hub.settle(), "+c2");
+    hub.assert_condition("PlacementVerified", "True AsExpected");
+}
+
 #[test]
 fn m14_missing_placement_stops_no_other_and_deletes_nothing() {
     let mut hub = TestHub::new(&all(), &["c1"]);

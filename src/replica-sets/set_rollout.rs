@@ -43,6 +43,36 @@ pub(crate) struct SetProgress {
     pub recheck: Option<Timestamp>,
 }
 
+/// What is wrong if the Placement lacks a mandatory group: nobody knows which clusters come first.
+/// Gives the field, and what to do.
+pub(crate) fn missing_group(
+    strategy: &SetStrategy,
+    groups: &[RolloutGroup],
+    placement: &str,
+) -> Option<String> {
+    // An empty Placement has a reason of its own.
+    groups.iter().find(|group| !group.clusters.is_empty())?;
+    let missing = strategy.mandatory.iter().find(|key| !groups.iter().any(|one| key.is_of(one)))?;
+    let field = match strategy.kind {
+        RolloutKind::All => return None,
+        RolloutKind::Progressive(_) => "progressive",
+        RolloutKind::ProgressivePerGroup => "progressivePerGroup",
+    };
+    Some(format!(
+        "{field}.mandatoryDecisionGroups: Placement {placement} has no decision group {missing}; \
+         correct it here or in the Placement's decisionStrategy; until then no work changes"
+    ))
+}
+
+impl MandatoryKey {
+    fn is_of(&self, group: &RolloutGroup) -> bool {
+        match self {
+            Self::Name(name) => group.name == *name,
+            Self::Index(index) => group.index == *index,
+        }
+    }
+}
+
 impl SetRollout<'_> {
     /// By gitwork's waves.
     pub fn progress(&self) -> SetProgress {
@@ -114,18 +144,15 @@ impl SetRollout<'_> {
         progress
     }
 
-    /// The mandatory groups that the Placement has. The engine counts positions, and indexes may
-    /// have gaps.
+    /// The mandatory groups that the Placement has: OCM ignores others. The engine counts
+    /// positions, and indexes may have gaps.
     fn group_keys(&self) -> Vec<GroupKey> {
-        let key = |key: &MandatoryKey| match key {
-            MandatoryKey::Name(name) => {
-                let is_there = self.groups.iter().any(|group| group.name == *name);
-                is_there.then(|| GroupKey::Name(name.clone()))
-            }
-            MandatoryKey::Index(index) => {
-                let position = self.groups.iter().position(|group| group.index == *index);
-                position.map(GroupKey::Index)
-            }
+        let key = |key: &MandatoryKey| {
+            let position = self.groups.iter().position(|group| key.is_of(group))?;
+            Some(match key {
+                MandatoryKey::Name(name) => GroupKey::Name(name.clone()),
+                MandatoryKey::Index(_) => GroupKey::Index(position),
+            })
         };
         self.strategy.mandatory.iter().filter_map(key).collect()
     }

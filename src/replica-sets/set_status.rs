@@ -43,7 +43,7 @@ pub(crate) struct PlacementReport {
     is_found: bool,
     is_empty: bool,
     /// What is wrong with the strategy.
-    problem: Option<String>,
+    pub problem: Option<String>,
     /// Why the decisions may be incomplete.
     uncertainty: Option<String>,
     groups: usize,
@@ -68,7 +68,6 @@ impl PlacementReport {
             index: placement.reference.index,
             is_found: facts.is_some(),
             is_empty: placement.is_empty(),
-            problem: placement.reference.strategy.as_ref().err().cloned(),
             uncertainty: placement.uncertainty(),
             groups: facts.map_or(0, |facts| facts.decision_groups.len()),
             number_of_clusters: number.unwrap_or(0),

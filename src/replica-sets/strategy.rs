@@ -1,5 +1,6 @@
 //! The `rolloutStrategy` of a reference to a Placement.
 
+use std::fmt;
 use std::time::Duration;
 
 use gitwork_core::config::rollout::{Amount, Threshold};
@@ -15,6 +16,15 @@ pub enum MandatoryKey {
     Name(String),
     /// The group with this index.
     Index(i64),
+}
+
+impl fmt::Display for MandatoryKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => write!(f, "named {name:?}"),
+            Self::Index(index) => write!(f, "with index {index}"),
+        }
+    }
 }
 
 /// The kind of a rollout.

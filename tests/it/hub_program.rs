@@ -79,6 +79,14 @@ impl HubProgram {
         (raw::status(&answer), answer)
     }
 
+    /// What a scrape gets.
+    pub async fn scrape(&self) -> String {
+        let (status, answer) = self.probe("/metrics").await;
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert_eq!(status, 200, "{answer}");
+        body.to_owned()
+    }
+
     pub async fn until_ready(&self) {
         let probe = || async {
             match self.probe("/readyz").await {

@@ -14,7 +14,7 @@ use super::raw::{exchange, head, post, status};
 use crate::harness::eventually;
 
 /// The shared program, and what its clients trust.
-async fn target() -> (&'static Program, std::net::SocketAddr, String) {
+pub async fn target() -> (&'static Program, std::net::SocketAddr, String) {
     let shared = shared().await;
     let trusted = bundle(&shared.hub, "gitwork-admission", WORKS_HOOK).await;
     (&shared.program, shared.program.webhooks().await, trusted)

@@ -17,6 +17,17 @@ use fixture::{DEADLINE, Kind, Objects, config_map, namespace, shared, sized, wit
 
 const LIMIT: usize = 500 * 1024;
 
+/// What a program serves that has checked a work with an executor, and got a request that is no
+/// review.
+pub async fn scrape() -> String {
+    let (program, address, trusted) = garbage::target().await;
+    for body in [&fixture::raw_review(Kind::Work, &fixture::executed("apps/deployer")), "{"] {
+        let post = raw::post(fixture::WORKS_PATH, body);
+        raw::exchange(address, &trusted, post.as_bytes()).await;
+    }
+    program.scrape().await
+}
+
 /// A spec and the beginning of each error, below the field of the spec.
 fn rules() -> Vec<(&'static str, Value, Vec<&'static str>)> {
     let mut generated = config_map("one");

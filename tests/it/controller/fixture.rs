@@ -53,7 +53,7 @@ pub async fn shared() -> &'static (Cluster, Controller) {
     SHARED
         .get_or_init(|| async {
             let (hub, kubeconfig) = new_hub().await;
-            let controller = Controller::start(&kubeconfig, &[]);
+            let controller = Controller::start(&kubeconfig, &["--listen", "127.0.0.1:0"]);
             controller.until_logged("read the hub").await;
             (hub, controller)
         })

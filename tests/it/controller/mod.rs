@@ -19,6 +19,11 @@ use fixture::{DEADLINE, Fixture, OWNER, now, shared, template, template_with_rul
 
 const PLACEMENT: &str = "work.open-cluster-management.io/placementname";
 
+/// What a controller serves that has read the hub.
+pub async fn scrape() -> String {
+    shared().await.1.scrape().await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn set_is_created_updated_and_deleted() {
     let fixture = Fixture::new(&shared().await.0, 2).await;

@@ -1,5 +1,5 @@
-//! `deploy/alerts.yaml` and `deploy/dashboard.json` ask for what a daemon serves, and the
-//! documentation tells of it.
+//! `deploy/alerts.yaml` and `deploy/dashboard.json` ask for what the daemon, the controller and the
+//! webhooks serve, and the documentation tells of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::daemon::Daemon;
 use super::server::{Forge, config};
 use crate::sync::fixture::{Sync, config_map};
+use crate::{admission, controller};
 
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
@@ -111,7 +112,7 @@ async fn refused_webhook(hook: SocketAddr) {
 }
 
 /// A scrape of a daemon to which everything has happened that is counted.
-async fn scrape() -> String {
+async fn scrape_daemon() -> String {
     let sync = Sync::new(1).await;
     let forge = Forge::start().await;
     // The forge and the remote refuse at first.
@@ -167,7 +168,12 @@ async fn scrape() -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn alerts_and_dashboard_use_only_served_and_documented_metrics() {
-    let scrape = scrape().await;
+    let scrapes = [
+        ("docs/metrics.md", scrape_daemon().await),
+        ("docs/controller.md", controller::scrape().await),
+        ("docs/admission.md", admission::scrape().await),
+    ];
+    let scrape: String = scrapes.iter().map(|(_, scrape)| scrape.as_str()).collect();
     let served = served(&scrape);
     let mut used = BTreeSet::new();
     for (place, text) in expressions() {
@@ -191,18 +197,34 @@ async fn alerts_and_dashboard_use_only_served_and_documented_metrics() {
             used.insert(base.to_owned());
         }
     }
-    let page = read("docs/metrics.md");
-    for line in scrape.lines() {
-        let Some(rest) = line.strip_prefix("# TYPE ") else { continue };
-        let (name, kind) = rest.split_once(' ').unwrap();
-        let name = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
-        assert!(page.contains(&format!("`{name}`")), "docs/metrics.md does not explain {name}");
-        assert!(used.contains(&name), "{name} is in neither alerts nor dashboard");
+    for (path, scrape) in &scrapes {
+        let page = read(path);
+        for line in scrape.lines() {
+            let Some(rest) = line.strip_prefix("# TYPE ") else { continue };
+            let (name, kind) = rest.split_once(' ').unwrap();
+            let name = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
+            assert!(page.contains(&format!("`{name}`")), "{path} does not explain {name}");
+            assert!(used.contains(&name), "{name} is in neither alerts nor dashboard");
+        }
     }
     // Labels hold no names but those of sources, which the operator chooses.
     let known = [
-        "source", "result", "effect", "action", "state", "stage", "le", "verb", "outcome",
-        "provider", "guard",
+        "source",
+        "result",
+        "effect",
+        "action",
+        "state",
+        "stage",
+        "le",
+        "verb",
+        "outcome",
+        "provider",
+        "guard",
+        "operation",
+        "resource",
+        "verdict",
+        "status",
+        "answer",
     ];
     for (metric, labels) in served {
         for label in labels.keys() {
