@@ -14,7 +14,7 @@ use super::view::key_of;
 use crate::limits;
 use gitwork_core::model::name::{ClusterName, SourceId, WorkKey, WorkName};
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
-use gitwork_core::plan::directives::SuspensionTarget;
+use gitwork_core::plan::directives::{SuspensionTarget, Suspensions};
 use gitwork_core::text::escape::escape_untrusted;
 use gitwork_hub::directives::{DirectiveError, Operator};
 use gitwork_hub::fleet::Selection;
@@ -174,11 +174,16 @@ pub fn suspend(args: &SuspendArgs) -> Result<Exit, CommandError> {
     Ok(Exit::Done)
 }
 
+/// How many suspensions a message names.
+const SUSPENDED_SHOWN: usize = 5;
+
 /// There is no suspension to end.
 #[derive(Debug, thiserror::Error)]
 #[error("{scope} is not suspended on the hub")]
 struct NotSuspendedError {
     scope: String,
+    /// What is suspended.
+    suspensions: Suspensions,
 }
 
 impl OperationError for NotSuspendedError {
@@ -191,9 +196,24 @@ impl OperationError for NotSuspendedError {
     }
 
     fn hints(&self) -> Vec<String> {
-        let hint = "end a suspension of its cluster, of the source or in Git with the scope or \
-                    file that set it";
-        vec![hint.to_owned()]
+        vec![self.suspended(), "a suspension in Git ends in the file that set it".to_owned()]
+    }
+}
+
+impl NotSuspendedError {
+    /// What `gitwork resume` can end.
+    fn suspended(&self) -> String {
+        let Suspensions { source, clusters, works } = &self.suspensions;
+        let whole = source.iter().map(|_| "the whole source (without a target)".to_owned());
+        let clusters = clusters.keys().map(ClusterName::to_string);
+        let all: Vec<String> =
+            whole.chain(clusters).chain(works.keys().map(WorkKey::to_string)).collect();
+        let shown = all.iter().take(SUSPENDED_SHOWN).cloned().collect::<Vec<_>>().join(", ");
+        match all.len().saturating_sub(SUSPENDED_SHOWN) {
+            _ if all.is_empty() => "nothing of the source is suspended there".to_owned(),
+            0 => format!("suspended there: {shown}"),
+            more => format!("suspended there: {shown} and {more} more"),
+        }
     }
 }
 
@@ -201,12 +221,12 @@ impl OperationError for NotSuspendedError {
 pub fn resume(args: &ResumeArgs) -> Result<Exit, CommandError> {
     let TargetArgs { target, source_id, hub } = &args.target;
     let target = target.clone().unwrap_or(SuspensionTarget::Source);
-    let was = write_directive(hub, source_id, async |operator: Operator<'_>| {
+    let others = write_directive(hub, source_id, async |operator: Operator<'_>| {
         operator.resume(&target).await
     })?;
     let described = describe_target(&target, source_id);
-    if !was {
-        return Err(NotSuspendedError { scope: described }.into());
+    if let Some(suspensions) = others {
+        return Err(NotSuspendedError { scope: described, suspensions }.into());
     }
     output::note(&format!("{described} is resumed"));
     Ok(Exit::Done)

@@ -21,7 +21,7 @@ use gitwork_core::model::digest::Digest;
 use gitwork_core::model::name::SourceId;
 use gitwork_core::model::work::MANAGER;
 use gitwork_core::plan::directives::{
-    Directives, RECONCILE, Suspension, SuspensionTarget, suspension_key,
+    Directives, RECONCILE, Suspension, SuspensionTarget, Suspensions, suspension_key,
 };
 use gitwork_kube::api_status::ApiStatus;
 use gitwork_kube::connection_error;
@@ -217,15 +217,19 @@ impl Operator<'_> {
         self.write_keys(|_| changes.clone()).await.map(|()| who)
     }
 
-    /// Ends a suspension. Gives whether there was one.
-    pub async fn resume(&self, target: &SuspensionTarget) -> Result<bool, DirectiveError> {
+    /// Ends a suspension. If there is none, gives those that there are.
+    pub async fn resume(
+        &self,
+        target: &SuspensionTarget,
+    ) -> Result<Option<Suspensions>, DirectiveError> {
         let key = suspension_key(target);
         let there = retry_transient(|| self.stored()).await?;
-        if !there.and_then(|map| map.data).is_some_and(|data| data.contains_key(&key)) {
-            return Ok(false);
+        let data = there.and_then(|map| map.data).unwrap_or_default();
+        if !data.contains_key(&key) {
+            return Ok(Some(Directives::read(self.source, &data).0.suspensions));
         }
         let changes: Changes = [(key, None)].into();
-        self.write_keys(|_| changes.clone()).await.map(|()| true)
+        self.write_keys(|_| changes.clone()).await.map(|()| None)
     }
 
     /// Requests a sync now, and gives the user.

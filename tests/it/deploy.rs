@@ -10,7 +10,7 @@ use futures::StreamExt;
 use gitwork_api::cluster::ManagedCluster;
 use gitwork_core::model::approval::Approval;
 use gitwork_core::model::name::SourceId;
-use gitwork_core::plan::directives::SuspensionTarget;
+use gitwork_core::plan::directives::{SuspensionTarget, Suspensions};
 use gitwork_hub::directives::{DirectiveError, Operator};
 use gitwork_hub::{Hub, KubeHub};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -329,8 +329,9 @@ subjects: [{kind: ServiceAccount, name: ann, namespace: gitwork}]
     let suspension = said.suspensions.source.unwrap();
     assert_eq!((&suspension.by, suspension.reason.as_deref()), (&who, Some("a try")));
     assert_eq!((said.approvals.restored, said.reconcile.is_some()), ([3].into(), true));
-    assert!(operator.resume(&SuspensionTarget::Source).await.unwrap());
-    assert!(!operator.resume(&SuspensionTarget::Source).await.unwrap());
+    assert_eq!(operator.resume(&SuspensionTarget::Source).await.unwrap(), None);
+    let none = Some(Suspensions::default());
+    assert_eq!(operator.resume(&SuspensionTarget::Source).await.unwrap(), none);
     let said = daemon.directives(&source).await.unwrap();
     assert!(said.suspensions.source.is_none() && !said.approvals.restored.is_empty());
 

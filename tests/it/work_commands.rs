@@ -121,6 +121,7 @@ async fn work_is_created_updated_and_deleted_in_the_order_of_clusters() {
     let output = fixture.run(&delete);
     assert_eq!((code(&output), out(&output)), (Some(1), String::new()));
     assert!(err(&output).contains("web does not exist"), "{}", err(&output));
+    assert!(err(&output).contains("`gitwork get works` lists"), "{}", err(&output));
 }
 
 #[tokio::test(flavor = "multi_thread")]

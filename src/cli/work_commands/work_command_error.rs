@@ -73,6 +73,7 @@ impl OperationError for WorkCommandError {
             Self::ManifestWork { .. } => "`gitwork import` turns it into a folder",
             Self::Undecided { .. } => "try again",
             Self::Deleting { .. } => "try again when it is gone",
+            Self::Absent { .. } => "`gitwork get works` lists the works of all clusters",
             _ => return Vec::new(),
         };
         vec![hint.to_owned()]

@@ -219,6 +219,9 @@ async fn suspended_works_stay_until_resumed_and_sync_can_be_requested() {
     }
     done(&say(&sync, &["suspend", "edge-none", "--new"]));
     done(&say(&sync, &["resume", "edge-none"]));
+    let wrong = text(&say(&sync, &["resume", "edge-none"]).stderr);
+    let others = format!("suspended there: {}, {of_work}", sync.clusters[1]);
+    assert!(wrong.contains("is not suspended on the hub") && wrong.contains(&others), "{wrong}");
     let plan = pass(&sync, &hub, RewindPolicy::Warn).await;
     assert_eq!(plan.held_by(Guard::Suspension), 2);
     let reported = plan.steps.iter().map(|step| step.reason.to_string()).collect::<Vec<_>>();
@@ -248,7 +251,9 @@ async fn suspended_works_stay_until_resumed_and_sync_can_be_requested() {
     sync.until_value(1, "web", "two").await;
     running.stop().await;
     let again = say(&sync, &["resume", &of_work]);
-    assert_eq!(again.status.code(), Some(1), "{}", text(&again.stderr));
+    let message = text(&again.stderr);
+    assert_eq!(again.status.code(), Some(1), "{message}");
+    assert!(message.contains("nothing of the source is suspended there"), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
