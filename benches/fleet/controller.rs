@@ -80,7 +80,8 @@ async fn changed_template(hub: &Cluster, clusters: &[String], controller: &Gitwo
         let ratio = written / f64::midpoint(before, after);
         println!(
             "| template changed on {CLUSTERS} clusters (round {round}) | {written:.0} writes/s, \
-             bare client {before:.0}/s before and {after:.0}/s after: ratio {ratio:.2}; {} ms of CPU |",
+             bare client {before:.0}/s before and {after:.0}/s after: ratio {ratio:.2}; {} ms of \
+             CPU |",
             cpu.as_millis()
         );
         ratios.push(ratio);
