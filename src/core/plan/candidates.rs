@@ -14,6 +14,7 @@ use crate::plan::inputs::{PlanInputs, is_removed, is_unknown};
 use crate::plan::moves::{LeavingObjects, Moves, TransitionalWork};
 use crate::plan::observed::{Observed, ObservedWork};
 use crate::plan::reason::Reason;
+use crate::plan::replica_sets;
 use crate::render::desired::Desired;
 use crate::render::layout;
 
@@ -43,7 +44,7 @@ impl CandidateChange {
 }
 
 /// A change and its reason.
-type Decision = (Option<Effect>, Reason);
+pub(super) type Decision = (Option<Effect>, Reason);
 
 /// The works of this source that the hub has and Git does not, and whose history in Git the plan
 /// needs, each with its folder: the one that the hub names, or else the default one for the name.
@@ -140,6 +141,10 @@ fn is_deletion(
         Reason::WaitingForAgent { .. } | Reason::NotYetOrphaned { .. } => true,
         // The deletion follows the move.
         Reason::MovesObjects { .. } | Reason::SharesObjects { .. } => inputs.is_pruned(work),
+        Reason::ReplicaSetGives { .. } => {
+            let removed = inputs.policy.removed_sets.get(&work.key);
+            !removed.is_some_and(|removed| removed.keeps_all) && inputs.is_pruned(work)
+        }
         _ => matches!(effect, Some(Effect::Delete { .. } | Effect::SetDeleteOption { .. })),
     }
 }
@@ -250,6 +255,10 @@ fn metadata_change(there: &ObservedWork, body: &WorkBody) -> MetadataChange {
 
 /// A work of this source that Git no longer has.
 fn remove(work: &ObservedWork, inputs: PlanInputs<'_>, moves: &Moves) -> Decision {
+    let of_set = work.key.is_replica_set().then(|| replica_sets::hand_over(work, inputs));
+    if let Some(decision) = of_set.flatten() {
+        return decision;
+    }
     let observed = inputs.observed;
     let last = inputs.last_known.get(&work.key);
     let by = last.and_then(|last| last.removed_by);

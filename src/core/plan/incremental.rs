@@ -18,6 +18,7 @@ use crate::plan::order::{Order, Waits};
 use crate::plan::planner;
 use crate::plan::planner::{plan, step};
 use crate::plan::reason::Reason;
+use crate::plan::replica_sets::RemovedSet;
 use crate::plan::rollouts::RolloutWaits;
 use crate::plan::step::{ClusterSteps, Plan, PlanStep, PlanSteps};
 
@@ -55,6 +56,7 @@ struct Basis {
     adoption: AdoptionPolicy,
     suspensions: Suspensions,
     rollout_waits: RolloutWaits,
+    removed_sets: BTreeMap<WorkKey, RemovedSet>,
 }
 
 /// The plan of one cluster.
@@ -240,6 +242,7 @@ impl Basis {
             adoption: inputs.policy.adoption,
             suspensions: inputs.policy.suspensions.clone(),
             rollout_waits: inputs.policy.rollout_waits.clone(),
+            removed_sets: inputs.policy.removed_sets.clone(),
         }
     }
 
@@ -255,7 +258,8 @@ impl Basis {
             true => BTreeSet::new(),
             false => clusters_with_other_waits(&self.rollout_waits, &policy.rollout_waits),
         };
-        let waiting = waiting.into_iter().cloned().collect();
+        let given = clusters_with_other_waits(&self.removed_sets, &policy.removed_sets);
+        let waiting = waiting.into_iter().chain(given).cloned().collect();
         let changed = changed.and(revisions.observed.since(self.observed));
         changed.and(ChangedClusters::Some(removed)).and(ChangedClusters::Some(waiting))
     }

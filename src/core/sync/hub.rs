@@ -13,6 +13,8 @@ use crate::plan::record::{Record, RecordError};
 pub enum HubEvent {
     /// The complete state: works that are not in it do not exist.
     Listed(Vec<ObservedWork>),
+    /// The complete state of the ManifestWorkReplicaSets.
+    ListedSets(Vec<ObservedWork>),
     /// Created or changed.
     Changed(Box<ObservedWork>),
     /// Deleted, or no longer labelled as this source's.

@@ -188,6 +188,7 @@ impl World {
             works.insert(key.clone(), work);
         }
         Desired {
+            delivered: BTreeMap::new(),
             source: self.source.clone(),
             commit: Some(self.commit()),
             works,

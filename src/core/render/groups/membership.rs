@@ -48,6 +48,9 @@ impl Membership {
 pub struct Memberships {
     /// By cluster, sorted by the group's name.
     pub by_cluster: BTreeMap<ClusterName, Vec<Membership>>,
+    /// The clusters that the Placements of groups with ManifestWorkReplicaSets select for sure. In
+    /// `by_cluster`, these groups have the place of their sets as their only member.
+    pub delivered: BTreeMap<GroupName, BTreeSet<ClusterName>>,
     /// The groups that may have more members.
     pub uncertain: BTreeMap<GroupName, UncertainMembers>,
     /// The groups that may have members that are not known.
@@ -223,7 +226,7 @@ impl<'a> Fleet<'a> {
         let (placement, doubt) = self.placement(matcher.placement.as_ref());
         let doubt = doubt.or_else(|| self.doubt().filter(|_| matcher.names().is_none()));
         let candidates_count = candidates.len();
-        let (mut possible, mut members) = (BTreeSet::new(), 0);
+        let (mut possible, mut delivered, mut members) = (BTreeSet::new(), BTreeSet::new(), 0);
         for cluster in candidates {
             let labels = self.labels.get(cluster).copied();
             let facts = Facts::of(self.facts, cluster);
@@ -240,18 +243,29 @@ impl<'a> Fleet<'a> {
                 Some(_) => members += 1,
                 None => drop(possible.insert(cluster.clone())),
             }
-            to.add(cluster, group, overrides);
+            match group.delivery() {
+                None => to.add(cluster, group, overrides),
+                Some(_) if overrides.is_some() => delivered.extend([cluster.clone()]),
+                Some(_) => {}
+            }
+        }
+        if let Some(delivery) = group.delivery() {
+            to.add(&delivery.place, group, Some(Vec::new()));
+            to.delivered.insert(group.name.clone(), delivered);
         }
         // Those that are no members leave room for other groups.
-        left.memberships += candidates_count - (to.count - memberships_before);
+        left.memberships += candidates_count.saturating_sub(to.count - memberships_before);
         if doubt.is_none() && possible.is_empty() {
             self.report_absent(group, members, &mut to.diagnostics);
             return;
         }
-        to.diagnostics.push(match &doubt {
-            Some(doubt) => report_doubt(group, doubt),
-            None => report_possible(group, &possible, placement),
-        });
+        // Without facts, a set is written all the same.
+        if group.delivery().is_none() {
+            to.diagnostics.push(match &doubt {
+                Some(doubt) => report_doubt(group, doubt),
+                None => report_possible(group, &possible, placement),
+            });
+        }
         if self.doubt().is_some() && matcher.names().is_none() {
             to.open.insert(group.name.clone());
         }

@@ -2,7 +2,7 @@
 
 use super::rule_index::ConfigIndex;
 use crate::config::tenancy::Tenancy;
-use crate::config::{SecretPolicy, WorkSettings};
+use crate::config::{Delivery, SecretPolicy, WorkSettings};
 use crate::model::diagnostic::Scope;
 use crate::model::kinds::KindIndex;
 use crate::model::name::{ClusterName, GroupName, SourceId};
@@ -29,6 +29,8 @@ pub struct Inherited<'a> {
     pub secrets: SecretPolicy,
     /// Its group has `rollout`, which needs to know when workloads are ready.
     pub reports_health: bool,
+    /// How the work becomes a ManifestWorkReplicaSet; `None` for a ManifestWork.
+    pub delivery: Option<&'a Delivery>,
     /// How objects are checked.
     pub checks: ObjectChecks,
 }
