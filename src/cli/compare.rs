@@ -318,6 +318,13 @@ pub(super) async fn plan_of(
     }
     read_history(source, &mut state, cancel)?;
     let keys = state.facts_mut().contents_to_read(now);
+    for set in state.facts().sets_to_read() {
+        let works = on_hub.hub.set_works(&set).await;
+        if let Err(why) = &works {
+            output::note_failure(&format!("cannot read the works of the replica set {set}"), why);
+        }
+        state.facts_mut().set_works_of_set(&set, works);
+    }
     let contents = gitwork_hub::read_contents(&on_hub.hub, keys).await;
     for (key, result) in &contents {
         if let Err(why) = result {

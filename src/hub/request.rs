@@ -2,13 +2,53 @@
 
 use http::{Method, Request, header};
 
+use serde_json::Value;
+
 use crate::response::Verb;
 use crate::{HubError, unavailable};
 use gitwork_core::model::name::WorkKey;
 use gitwork_core::model::work::MANAGER;
+use gitwork_core::plan::observed::{ObservedWork, UnreadableWork};
 
-/// The path of the ManifestWorks of all namespaces.
-const WORKS: &str = "/apis/work.open-cluster-management.io/v1/manifestworks";
+/// A kind of objects that the hub keeps for a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WorkKind {
+    ManifestWork,
+    ReplicaSet,
+}
+
+impl WorkKind {
+    /// The kind of the object with this key.
+    pub fn of(key: &WorkKey) -> Self {
+        if key.is_replica_set() { Self::ReplicaSet } else { Self::ManifestWork }
+    }
+
+    /// The plural, as in paths and in RBAC rules.
+    pub fn resource(self) -> &'static str {
+        match self {
+            Self::ManifestWork => "manifestworks",
+            Self::ReplicaSet => "manifestworkreplicasets",
+        }
+    }
+
+    /// `apiVersion` and `kind`.
+    pub fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::ManifestWork => ("work.open-cluster-management.io/v1", "ManifestWork"),
+            Self::ReplicaSet => {
+                ("work.open-cluster-management.io/v1alpha1", "ManifestWorkReplicaSet")
+            }
+        }
+    }
+
+    /// Reads an object.
+    pub fn read(self, object: Value) -> Result<ObservedWork, UnreadableWork> {
+        match self {
+            Self::ManifestWork => ObservedWork::from_manifest_work(object),
+            Self::ReplicaSet => ObservedWork::from_replica_set(object),
+        }
+    }
+}
 
 /// One request; it can be sent more than once.
 pub(crate) struct ApiRequest {
@@ -19,18 +59,17 @@ pub(crate) struct ApiRequest {
 }
 
 impl ApiRequest {
-    /// A list or watch of ManifestWorks.
-    pub fn of_works(verb: Verb, query: &str) -> Self {
-        let path = format!("{WORKS}?{query}");
+    /// A list or watch of the objects of a kind, in all namespaces.
+    pub fn of_all(kind: WorkKind, verb: Verb, query: &str) -> Self {
+        let path = format!("/apis/{}/{}?{query}", kind.names().0, kind.resource());
         Self { verb, path, body: Vec::new(), content_type: "application/json" }
     }
 
-    /// A request for one ManifestWork. Names are DNS names and need no escaping.
+    /// A request for one ManifestWork or ManifestWorkReplicaSet. Names are DNS names and need no escaping.
     pub fn of_work(key: &WorkKey, verb: Verb) -> Self {
-        let folder = format!(
-            "/apis/work.open-cluster-management.io/v1/namespaces/{}/manifestworks",
-            key.cluster
-        );
+        let kind = WorkKind::of(key);
+        let (version, namespace) = (kind.names().0, key.cluster.namespace());
+        let folder = format!("/apis/{version}/namespaces/{namespace}/{}", kind.resource());
         let path = match verb {
             Verb::Create => format!("{folder}?fieldManager={MANAGER}"),
             Verb::Patch => format!("{folder}/{}?fieldManager={MANAGER}", key.work),

@@ -173,3 +173,6 @@ pub(super) fn create_only(content: &WorkContent) -> WorkBody {
     }
     WorkBody::from_parts(spec, &content.metadata())
 }
+
+#[cfg(test)]
+mod tests;
