@@ -302,7 +302,8 @@ impl SourceFacts {
         let revisions =
             InputRevisions { desired: &self.desired_revisions, observed: self.hub.revisions() };
         self.to_read.update(desired, observed, revisions);
-        self.hub.contents_to_read(self.to_read.moving(), now)
+        let moving = self.to_read.moving().with_receiving_sets(desired);
+        self.hub.contents_to_read(moving, now)
     }
 
     /// ManifestWorkReplicaSets whose ManifestWorks are read before the next plan, as of the last

@@ -88,6 +88,17 @@ impl MovingWorks {
     }
 }
 
+impl MovingWorks {
+    /// With all sets of Git, if Git has lost one: they may get its objects.
+    pub fn with_receiving_sets(mut self, desired: &Desired) -> Self {
+        if self.sets.iter().any(|(place, set)| *place == set.cluster) {
+            let sets = WorkKey::replica_sets_of(&desired.works);
+            self.sets.extend(sets.map(|(key, _)| (key.cluster.clone(), key.clone())));
+        }
+        self
+    }
+}
+
 /// All moves, sorted by giving work.
 pub(super) fn find(inputs: PlanInputs<'_>) -> Vec<FoundMove<'_>> {
     find_all(inputs.desired, inputs.observed)

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::model::defaults::TEMPLATE;
 use crate::model::kinds;
 use crate::model::manifest::Identity;
 use crate::model::name::WorkKey;
@@ -94,8 +93,7 @@ fn receivers<'a>(
             }),
             Receiver::Set(set, _) => all.entry(&set.key).or_insert_with(|| {
                 let on_hub = inputs.observed.delivered_by(&set.key, &one.from.key.cluster);
-                let template = set.body.spec.value().get_mut(TEMPLATE).map(Value::take);
-                Side::of(template.unwrap_or_default(), on_hub)
+                Side::of(set.body.spec.value(), on_hub)
             }),
             Receiver::Frozen(_) | Receiver::Later(_) => continue,
         };

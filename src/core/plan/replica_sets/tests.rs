@@ -117,7 +117,8 @@ impl World {
                 observed.record_change(work.clone());
             }
         }
-        let MovingWorks { unread, sets, .. } = MovingWorks::of(desired, &observed);
+        let moving = MovingWorks::of(desired, &observed).with_receiving_sets(desired);
+        let MovingWorks { unread, sets, .. } = moving;
         for (_, set) in sets {
             let label = format!("{}.{}", set.cluster.namespace(), set.work);
             for work in all.iter().filter(|work| self.owner(&work.key) == Some(&label)) {
