@@ -78,6 +78,12 @@ impl ApiRequest {
         Self { verb, path, body: Vec::new(), content_type: "application/json" }
     }
 
+    /// The kind of the objects that it is about.
+    pub fn kind(&self) -> WorkKind {
+        let sets = format!("/{}", WorkKind::ReplicaSet.resource());
+        if self.path.contains(&sets) { WorkKind::ReplicaSet } else { WorkKind::ManifestWork }
+    }
+
     /// The request for the HTTP client.
     pub fn to_http(&self) -> Result<Request<Vec<u8>>, HubError> {
         let method = match self.verb {
