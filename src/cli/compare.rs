@@ -39,7 +39,7 @@ use gitwork_core::sync::state::SyncState;
 use gitwork_core::text::escape::json_text;
 use gitwork_core::text::style::ColorMode;
 use gitwork_git::RepositoryError;
-use gitwork_hub::HubEvent;
+use gitwork_hub::{Hub as _, HubEvent};
 use gitwork_source::verification::Verification;
 use gitwork_source::{Source, SourceReadError};
 
