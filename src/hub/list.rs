@@ -1,4 +1,5 @@
-//! Lists ManifestWorks and ManifestWorkReplicaSets page by page. Each one is reduced to what planning needs while it is read.
+//! Lists ManifestWorks and ManifestWorkReplicaSets page by page. Each one is reduced to what
+//! planning needs while it is read.
 
 use std::collections::BTreeMap;
 

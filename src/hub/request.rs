@@ -65,7 +65,8 @@ impl ApiRequest {
         Self { verb, path, body: Vec::new(), content_type: "application/json" }
     }
 
-    /// A request for one ManifestWork or ManifestWorkReplicaSet. Names are DNS names and need no escaping.
+    /// A request for one ManifestWork or ManifestWorkReplicaSet. Names are DNS names and need no
+    /// escaping.
     pub fn of_work(key: &WorkKey, verb: Verb) -> Self {
         let kind = WorkKind::of(key);
         let (version, namespace) = (kind.names().0, key.cluster.namespace());

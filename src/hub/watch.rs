@@ -1,5 +1,5 @@
-//! Follows the works of one source, and its replica sets: for each kind a list, then one watch after
-//! the other.
+//! Follows the works of one source, and its replica sets: for each kind a list, then one watch
+//! after the other.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Reads and writes ManifestWorks and ManifestWorkReplicaSets as plain JSON, so that fields that gitwork does not know are
-//! neither lost nor rejected.
+//! Reads and writes ManifestWorks and ManifestWorkReplicaSets as plain JSON, so that fields that
+//! gitwork does not know are neither lost nor rejected.
 
 use std::sync::Arc;
 

@@ -12,9 +12,9 @@ pub const TEMPLATE: &str = "manifestWorkTemplate";
 static SPEC: LazyLock<Value> = LazyLock::new(manifest_work_spec_schema);
 static REPLICA_SET_SPEC: LazyLock<Value> = LazyLock::new(replica_set_spec_schema);
 
-/// The spec of a ManifestWork or a ManifestWorkReplicaSet without the fields that have the CRD's default. Digests are computed from
-/// this form: the API server adds the defaults of its CRD version when it stores an object, so only
-/// this form is equal in Git and on the hub.
+/// The spec of a ManifestWork or a ManifestWorkReplicaSet without the fields that have the CRD's
+/// default. Digests are computed from this form: the API server adds the defaults of its CRD
+/// version when it stores an object, so only this form is equal in Git and on the hub.
 pub fn without_defaults(mut spec: Value) -> Value {
     let is_replica_set = spec.get(TEMPLATE).is_some();
     strip_defaults(&mut spec, if is_replica_set { &REPLICA_SET_SPEC } else { &SPEC });

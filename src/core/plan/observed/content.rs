@@ -15,7 +15,8 @@ use crate::plan::observed::work::{managed_keys, set_by_gitwork, texts};
 pub struct WorkContent(WorkBody);
 
 impl WorkContent {
-    /// Reads a ManifestWork or a ManifestWorkReplicaSet from the API server. Fields with the CRD's default are left out.
+    /// Reads a ManifestWork or a ManifestWorkReplicaSet from the API server. Fields with the CRD's
+    /// default are left out.
     pub fn from_manifest_work(mut object: Value) -> Self {
         let spec = object.get_mut("spec").map(Value::take).unwrap_or_default();
         let metadata = object.get("metadata").unwrap_or(&Value::Null);

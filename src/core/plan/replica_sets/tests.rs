@@ -245,14 +245,18 @@ impl World {
                 let mut labels = object["metadata"]["labels"].clone();
                 labels[LABEL_REPLICA_SET] = label.clone().into();
                 let status = before.map(|one| one["status"].clone()).unwrap_or_default();
-                self.hub.insert(at.clone(), json!({
-                    "metadata": {
-                        "namespace": cluster, "name": at.work.as_str(), "uid": format!("of-{cluster}"),
-                        "resourceVersion": self.versions.to_string(), "generation": generation,
-                        "labels": labels, "finalizers": [AGENT_FINALIZER],
-                    },
-                    "spec": template, "status": status,
-                }));
+                self.hub.insert(
+                    at.clone(),
+                    json!({
+                        "metadata": {
+                            "namespace": cluster, "name": at.work.as_str(),
+                            "uid": format!("of-{cluster}"),
+                            "resourceVersion": self.versions.to_string(), "generation": generation,
+                            "labels": labels, "finalizers": [AGENT_FINALIZER],
+                        },
+                        "spec": template, "status": status,
+                    }),
+                );
             }
             let total = self.members.len();
             let object = self.hub.get_mut(&set).unwrap();
@@ -261,7 +265,8 @@ impl World {
             let generation = object["metadata"]["generation"].clone();
             let condition = |kind: &str| {
                 json!({
-                    "type": kind, "status": "True", "reason": "Complete", "observedGeneration": generation,
+                    "type": kind, "status": "True", "reason": "Complete",
+                    "observedGeneration": generation,
                 })
             };
             object["status"] = json!({
@@ -546,10 +551,13 @@ fn status_of_a_set_is_that_of_its_controller() {
         }))
         .unwrap()
     };
-    let rolled_out = |status: &str, generation: Value| json!({"type": "PlacementRolledOut", "status": status, "observedGeneration": generation});
-    let empty =
-        json!({"type": "PlacementVerified", "status": "False", "reason": "PlacementDecisionEmpty"});
-    let lost = json!({"type": "PlacementVerified", "status": "False", "reason": "PlacementDecisionNotFound"});
+    let rolled_out = |status: &str, generation: Value| {
+        json!({
+            "type": "PlacementRolledOut", "status": status, "observedGeneration": generation,
+        })
+    };
+    let empty = verified("PlacementDecisionEmpty");
+    let lost = verified("PlacementDecisionNotFound");
     let applied = json!({"type": "ManifestworkApplied", "status": "True", "reason": "AsExpected"});
     for (conditions, expected) in [
         (json!([]), "pending"),
