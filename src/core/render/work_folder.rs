@@ -57,7 +57,6 @@ use folder_config::FolderConfig;
 use manifest_configs::WorkRules;
 use parts::WorkParts;
 use rule_index::TooManySteps;
-use settings::Settings;
 use sidecar::orphans;
 
 /// The outcome for one work folder.
@@ -138,8 +137,7 @@ pub fn render(
     let replaces_group = check_replaces(&folder, inherited, &mut files.diagnostics);
     let depends_on = dependencies::read(&folder, &mut files.diagnostics);
     check_delivery(&folder, inherited, &mut files.diagnostics);
-    let levels = inherited.levels.iter().map(|level| level.settings);
-    let settings = Settings::merge(levels, work_file.as_ref());
+    let settings = inherited.settings(work_file.as_ref());
     let mut values = settings.substitute.then(|| Substitution::new(&inherited.values));
     let namespace = default_namespace::checked(&settings, &folder, &mut files.diagnostics);
     let rules = inherited.manifest_rules(kinds, &scope, namespace);
@@ -176,8 +174,9 @@ pub fn render(
         let frozen = failed.then(|| inherited.tenancy.of_folder(path, inherited.cluster));
         rendered.set_objects(&parts.manifests, &found.manifests, frozen, added.as_ref());
     }
-    let is_plain = rendered.diagnostics.is_empty() && ignore.is_empty();
-    rendered.reuse = if is_plain { folder.reuse() } else { Reuse::SameFolder };
+    if rendered.diagnostics.is_empty() && ignore.is_empty() {
+        rendered.reuse = folder.reuse();
+    }
     let key = key.filter(|_| !failed);
     // They may be large, and the work is put together from what is left.
     drop((sidecars, texts));

@@ -166,8 +166,8 @@ impl ObservedWork {
         let status = object.get("status").unwrap_or(&Value::Null);
         let generation = metadata.get("generation").and_then(Value::as_i64).unwrap_or_default();
         let of_works = kind.spec_of_works(&spec);
-        let manifests =
-            of_works.pointer("/workload/manifests").and_then(Value::as_array).map_or(0, Vec::len);
+        let manifests = of_works.pointer("/workload/manifests").and_then(Value::as_array);
+        let manifests = manifests.map_or(0, Vec::len);
         let labels = texts(metadata, "labels");
         let annotations = texts(metadata, "annotations");
         let owned = managed_keys(&annotations);
@@ -181,16 +181,15 @@ impl ObservedWork {
             &set_by_gitwork(&labels, kind.own_labels(), &owned.labels),
             &set_by_gitwork(&annotations, kind.own_annotations(), &owned.annotations),
         );
-        let written = annotations.get(ANNOTATION_HASH).and_then(|text| Digest::parse(text));
+        let digest_of = |key| annotations.get(key).and_then(|text| Digest::parse(text));
+        let written = digest_of(ANNOTATION_HASH);
         let is_edited = source.is_some() && written != Some(digest);
         let editor =
             || Arc::new(ConflictingManager::of(metadata, &owned.labels, &owned.annotations));
         let edited_by = is_edited.then(editor);
         let annotation = |key: &str, bytes_max: usize| {
-            annotations
-                .get(key)
-                .filter(|text| text.len() <= bytes_max)
-                .map(|text| (*text).to_owned())
+            let found = annotations.get(key).filter(|text| text.len() <= bytes_max);
+            found.map(|text| (*text).to_owned())
         };
         Ok(Self {
             key,
@@ -208,9 +207,7 @@ impl ObservedWork {
             delete_option,
             prune: annotations.get(ANNOTATION_PRUNE) != Some(&"false"),
             created_during_hold: annotations.contains_key(ANNOTATION_CREATED_DURING_HOLD),
-            group_content: annotations
-                .get(ANNOTATION_GROUP_CONTENT)
-                .and_then(|text| Digest::parse(text)),
+            group_content: digest_of(ANNOTATION_GROUP_CONTENT),
             deleting: metadata.get("deletionTimestamp").is_some_and(|time| !time.is_null()),
             unowned: kind == ObservedKind::ManifestWork
                 && is_unowned(metadata, &labels, &annotations),

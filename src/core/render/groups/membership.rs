@@ -226,7 +226,7 @@ impl<'a> Fleet<'a> {
         let (placement, doubt) = self.placement(matcher.placement.as_ref());
         let doubt = doubt.or_else(|| self.doubt().filter(|_| matcher.names().is_none()));
         let candidates_count = candidates.len();
-        let (mut possible, mut delivered, mut members) = (BTreeSet::new(), BTreeSet::new(), 0);
+        let (mut possible, mut members) = (BTreeSet::new(), 0);
         for cluster in candidates {
             let labels = self.labels.get(cluster).copied();
             let facts = Facts::of(self.facts, cluster);
@@ -243,29 +243,21 @@ impl<'a> Fleet<'a> {
                 Some(_) => members += 1,
                 None => drop(possible.insert(cluster.clone())),
             }
-            match group.delivery() {
-                None => to.add(cluster, group, overrides),
-                Some(_) if overrides.is_some() => delivered.extend([cluster.clone()]),
-                Some(_) => {}
-            }
+            to.add(cluster, group, overrides);
         }
-        if let Some(delivery) = group.delivery() {
-            to.add(&delivery.place, group, Some(Vec::new()));
-            to.delivered.insert(group.name.clone(), delivered);
-        }
+        to.add_place(group);
         // Those that are no members leave room for other groups.
         left.memberships += candidates_count.saturating_sub(to.count - memberships_before);
         if doubt.is_none() && possible.is_empty() {
             self.report_absent(group, members, &mut to.diagnostics);
             return;
         }
+        let report = match &doubt {
+            Some(doubt) => report_doubt(group, doubt),
+            None => report_possible(group, &possible, placement),
+        };
         // Without facts, a set is written all the same.
-        if group.delivery().is_none() {
-            to.diagnostics.push(match &doubt {
-                Some(doubt) => report_doubt(group, doubt),
-                None => report_possible(group, &possible, placement),
-            });
-        }
+        to.diagnostics.extend(Some(report).filter(|_| group.delivery().is_none()));
         if self.doubt().is_some() && matcher.names().is_none() {
             to.open.insert(group.name.clone());
         }
@@ -332,8 +324,31 @@ impl Memberships {
         self.diagnostics.push(found.with_hint(hint));
     }
 
-    /// Adds a member with its overrides, or a cluster that may be one.
+    /// Adds a member with its overrides, or a cluster that may be one. Those of a group with sets
+    /// get no works of their own.
     fn add(
+        &mut self,
+        cluster: &ClusterName,
+        group: &Arc<GroupInputs>,
+        overrides: Option<Vec<usize>>,
+    ) {
+        if group.delivery().is_some() && group.matcher().is_some() {
+            let clusters = self.delivered.entry(group.name.clone()).or_default();
+            clusters.extend(overrides.map(|_| cluster.clone()));
+            return;
+        }
+        self.push(cluster, group, overrides);
+    }
+
+    /// Adds the place of a group's sets, as its only member.
+    fn add_place(&mut self, group: &Arc<GroupInputs>) {
+        if let Some(delivery) = group.delivery() {
+            self.delivered.entry(group.name.clone()).or_default();
+            self.push(&delivery.place, group, Some(Vec::new()));
+        }
+    }
+
+    fn push(
         &mut self,
         cluster: &ClusterName,
         group: &Arc<GroupInputs>,
