@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::connection::HubConnection;
-use crate::request::{ApiRequest, WorkKind};
+use crate::request::ApiRequest;
 use crate::response::Verb;
+use crate::work_kind::WorkKind;
 use crate::{HubError, bounded, unavailable};
 use gitwork_core::model::name::WorkKey;
 use gitwork_core::report::status::transition::EventNote;

@@ -7,8 +7,9 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::connection::HubConnection;
-use crate::request::{ApiRequest, WorkKind};
+use crate::request::ApiRequest;
 use crate::response::{self, RequestTarget, Verb};
+use crate::work_kind::WorkKind;
 use crate::{HubError, bounded, limits, unavailable};
 use gitwork_core::model::name::{SourceId, WorkKey};
 use gitwork_core::model::work::LABEL_SOURCE;
@@ -25,13 +26,13 @@ pub struct Listed {
 
 /// Objects of one kind, all or those with a label.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Selection {
+pub struct WorkQuery {
     pub kind: WorkKind,
     /// The end of a query.
     selector: String,
 }
 
-impl Selection {
+impl WorkQuery {
     /// The works of `source`, or of all sources.
     pub fn works(source: Option<&SourceId>) -> Self {
         let selector = source.map(|source| label_selector(LABEL_SOURCE, source.as_str()));
@@ -84,7 +85,7 @@ pub fn reduce(kind: WorkKind, object: Value) -> Option<ObservedWork> {
 }
 
 /// Lists all objects of a selection.
-pub async fn list(connection: &HubConnection, selection: &Selection) -> Result<Listed, HubError> {
+pub async fn list(connection: &HubConnection, selection: &WorkQuery) -> Result<Listed, HubError> {
     for _ in 0..limits::HUB_LIST_ATTEMPTS_MAX {
         if let Some(listed) = list_once(connection, selection).await? {
             return Ok(listed);
@@ -96,7 +97,7 @@ pub async fn list(connection: &HubConnection, selection: &Selection) -> Result<L
 /// `None` if the continue token expired.
 async fn list_once(
     connection: &HubConnection,
-    selection: &Selection,
+    selection: &WorkQuery,
 ) -> Result<Option<Listed>, HubError> {
     let mut works: BTreeMap<WorkKey, ObservedWork> = BTreeMap::new();
     let mut next = String::new();
@@ -181,13 +182,13 @@ mod tests {
     #[test]
     fn queries_are_escaped() {
         let source = SourceId::parse("fleet").unwrap();
-        let of = |selection: Selection| selection.selector;
+        let of = |selection: WorkQuery| selection.selector;
         let selector = "&labelSelector=gitwork.dev%2Fsource%3Dfleet";
-        assert_eq!(of(Selection::works(Some(&source))), selector);
-        assert_eq!(of(Selection::works(None)), "");
+        assert_eq!(of(WorkQuery::works(Some(&source))), selector);
+        assert_eq!(of(WorkQuery::works(None)), "");
         let cluster = ClusterName::of_replica_sets("stores").unwrap();
         let set = WorkKey { cluster, work: WorkName::parse("web").unwrap() };
         let label = "work.open-cluster-management.io%2Fmanifestworkreplicaset";
-        assert_eq!(of(Selection::works_of(&set)), format!("&labelSelector={label}%3Dstores.web"));
+        assert_eq!(of(WorkQuery::works_of(&set)), format!("&labelSelector={label}%3Dstores.web"));
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::HubError;
-use crate::request::WorkKind;
+use crate::work_kind::WorkKind;
 use gitwork_api::secret;
 use gitwork_core::model::defaults::TEMPLATE;
 use gitwork_core::model::name::{ClusterName, WorkKey};

@@ -10,9 +10,9 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use crate::connection::HubConnection;
-use crate::list::{self, Selection, reduce};
-use crate::request::WorkKind;
+use crate::list::{self, WorkQuery, reduce};
 use crate::response::{self, Verb};
+use crate::work_kind::WorkKind;
 use crate::{HubError, HubEvent, limits, unavailable};
 use gitwork_core::model::name::SourceId;
 use gitwork_kube::watch_stream::{WatchEnd, WatchEvent, WatchStream};
@@ -46,7 +46,7 @@ struct Reading {
 struct Watch {
     connection: Arc<HubConnection>,
     source: SourceId,
-    selection: Selection,
+    selection: WorkQuery,
     phase: Phase,
     /// Failures in a row, and the class of the last one.
     failures: u32,
@@ -60,7 +60,7 @@ struct Watch {
 pub fn watch(connection: Arc<HubConnection>, source: SourceId) -> BoxStream<'static, HubEvent> {
     let (listed, on_list) = oneshot::channel();
     let mut listed = Some(listed);
-    let works = Selection::works(Some(&source));
+    let works = WorkQuery::works(Some(&source));
     let works = follow(Arc::clone(&connection), source.clone(), works).inspect(move |event| {
         let is_list = matches!(event, HubEvent::Listed(_));
         if let Some(listed) = listed.take_if(|_| is_list) {
@@ -69,14 +69,14 @@ pub fn watch(connection: Arc<HubConnection>, source: SourceId) -> BoxStream<'sta
         }
     });
     let sets = stream::once(on_list)
-        .flat_map(move |_| follow(connection.clone(), source.clone(), Selection::replica_sets()));
+        .flat_map(move |_| follow(connection.clone(), source.clone(), WorkQuery::replica_sets()));
     stream::select(works, sets).boxed()
 }
 
 fn follow(
     connection: Arc<HubConnection>,
     source: SourceId,
-    selection: Selection,
+    selection: WorkQuery,
 ) -> BoxStream<'static, HubEvent> {
     let (phase, ready, failures, retry_class) = (Phase::List, VecDeque::new(), 0, EARLY_END);
     let watch = Watch { connection, source, selection, phase, failures, retry_class, ready };

@@ -7,9 +7,10 @@ use futures::stream::BoxStream;
 use serde_json::{Value, json};
 
 use crate::connection::HubConnection;
-use crate::list::Selection;
-use crate::request::{ApiRequest, WorkKind};
+use crate::list::WorkQuery;
+use crate::request::ApiRequest;
 use crate::response::{self, RequestTarget, Verb};
+use crate::work_kind::WorkKind;
 use crate::{HubError, HubEvent, list, unavailable, watch};
 use gitwork_core::model::name::{CommitId, SourceId, WorkKey};
 use gitwork_core::model::work::WorkBody;
@@ -36,8 +37,8 @@ impl WorkClient {
 
     /// See [`Hub::list`](crate::Hub::list).
     pub async fn list(&self, source: Option<&SourceId>) -> Result<Vec<ObservedWork>, HubError> {
-        let mut works = list::list(&self.connection, &Selection::works(source)).await?.works;
-        match list::list(&self.connection, &Selection::replica_sets()).await {
+        let mut works = list::list(&self.connection, &WorkQuery::works(source)).await?.works;
+        match list::list(&self.connection, &WorkQuery::replica_sets()).await {
             Ok(sets) => {
                 works.extend(sets.works.into_iter().filter(|set| {
                     source.map_or(set.source.is_some(), |source| set.is_ours(source))
@@ -52,7 +53,7 @@ impl WorkClient {
 
     /// See [`Hub::set_works`](crate::Hub::set_works).
     pub async fn set_works(&self, set: &WorkKey) -> Result<Vec<ObservedWork>, HubError> {
-        Ok(list::list(&self.connection, &Selection::works_of(set)).await?.works)
+        Ok(list::list(&self.connection, &WorkQuery::works_of(set)).await?.works)
     }
 
     /// See [`Hub::get`](crate::Hub::get).

@@ -14,7 +14,7 @@ use crate::plan::inputs::{PlanInputs, is_removed, is_unknown};
 use crate::plan::moves::{LeavingObjects, Moves, TransitionalWork};
 use crate::plan::observed::{Observed, ObservedWork};
 use crate::plan::reason::Reason;
-use crate::plan::replica_sets;
+use crate::plan::replica_sets::{self, HandOver};
 use crate::render::desired::Desired;
 use crate::render::layout;
 
@@ -253,9 +253,27 @@ fn metadata_change(there: &ObservedWork, body: &WorkBody) -> MetadataChange {
     }
 }
 
+/// A replica set that Git no longer has and whose objects move to other works.
+fn hand_over(set: &ObservedWork, inputs: PlanInputs<'_>) -> Option<Decision> {
+    let HandOver::Gives { body, waiting, is_deleted } = replica_sets::hand_over(set, inputs)?
+    else {
+        return Some((None, Reason::UnreadReplicaSet));
+    };
+    let effect = update(set, &body);
+    let is_written = body.digest == set.digest || inputs.observed.is_normalized(set, &effect);
+    let waits = !waiting.is_empty() || !is_deleted;
+    let reason = Reason::ReplicaSetGives { waiting };
+    if is_written && waits {
+        return Some((None, reason));
+    }
+    let (uid, resource_version) = (set.uid.clone(), set.resource_version.clone());
+    let delete = Effect::Delete { uid, resource_version };
+    Some((Some(if is_written { delete } else { effect }), reason))
+}
+
 /// A work of this source that Git no longer has.
 fn remove(work: &ObservedWork, inputs: PlanInputs<'_>, moves: &Moves) -> Decision {
-    let of_set = work.key.is_replica_set().then(|| replica_sets::hand_over(work, inputs));
+    let of_set = work.key.is_replica_set().then(|| hand_over(work, inputs));
     if let Some(decision) = of_set.flatten() {
         return decision;
     }

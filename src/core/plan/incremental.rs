@@ -18,7 +18,7 @@ use crate::plan::order::{Order, Waits};
 use crate::plan::planner;
 use crate::plan::planner::{plan, step};
 use crate::plan::reason::Reason;
-use crate::plan::replica_sets::RemovedSet;
+use crate::plan::removed_set::RemovedSet;
 use crate::plan::rollouts::RolloutWaits;
 use crate::plan::step::{ClusterSteps, Plan, PlanStep, PlanSteps};
 

@@ -48,6 +48,7 @@ pub mod policy;
 mod print;
 pub mod reason;
 pub mod record;
+pub mod removed_set;
 pub mod replica_sets;
 pub mod request;
 pub mod rewind;

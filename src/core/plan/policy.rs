@@ -10,7 +10,7 @@ use crate::model::approval::{Approval, Approvals, Rewind};
 use crate::model::name::WorkKey;
 use crate::plan::directives::Suspensions;
 use crate::plan::drift_backoff::Contentions;
-use crate::plan::replica_sets::RemovedSet;
+use crate::plan::removed_set::RemovedSet;
 use crate::plan::rollouts::RolloutWaits;
 
 /// The operator's part of a plan: permissions, approvals, suspensions, and the state of the guards.

@@ -16,26 +16,11 @@ use crate::model::manifest::Identity;
 use crate::model::name::{ClusterName, WorkKey};
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::WorkBody;
-use crate::plan::candidates::{Decision, update};
-use crate::plan::effect::Effect;
 use crate::plan::inputs::{PlanInputs, is_removed};
 use crate::plan::observed::{ListedObject, Observed, ObservedWork, WorkContent};
-use crate::plan::reason::Reason;
+use crate::plan::removed_set::RemovedSet;
 use crate::plan::update_strategies::CREATE_ONLY;
 use crate::render::desired::Desired;
-
-/// A set that Git no longer has, with what its ManifestWorks on the clusters have.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RemovedSet {
-    /// The number of its ManifestWorks.
-    pub works: usize,
-    /// Whether Git has one of their objects in another work.
-    pub moves: bool,
-    /// Whether no object is lost with the set.
-    pub keeps_all: bool,
-    /// The clusters where other works do not own all of these objects yet.
-    pub waiting: Arc<[ClusterName]>,
-}
 
 /// The sets of the source that Git no longer has and whose ManifestWorks were read.
 pub fn removed_sets(desired: &Desired, observed: &Observed) -> BTreeMap<WorkKey, RemovedSet> {
@@ -111,31 +96,37 @@ fn receiver(
     may_have.then_some(false)
 }
 
-/// What to do with a removed set whose objects move to other works; `None` if none does, so that it
-/// is removed as any other work.
-pub(super) fn hand_over(set: &ObservedWork, inputs: PlanInputs<'_>) -> Option<Decision> {
+/// What becomes of a removed set whose objects move to other works.
+pub(super) enum HandOver {
+    /// Its ManifestWorks or its content must be read first.
+    Unread,
+    /// It has this content meanwhile.
+    Gives {
+        /// The content.
+        body: Arc<WorkBody>,
+        /// The clusters where other works do not own all of the objects yet.
+        waiting: Arc<[ClusterName]>,
+        /// Whether it is deleted once nothing waits. With `prune: false`, what no other work has
+        /// stays, too.
+        is_deleted: bool,
+    },
+}
+
+/// What becomes of a removed set; `None` if no object moves, so that it is removed as any other
+/// work.
+pub(super) fn hand_over(set: &ObservedWork, inputs: PlanInputs<'_>) -> Option<HandOver> {
     let Some(removed) = inputs.policy.removed_sets.get(&set.key) else {
-        return Some((None, Reason::UnreadReplicaSet));
+        return Some(HandOver::Unread);
     };
     if !removed.moves {
         return None;
     }
-    let Some(content) = inputs.observed.content(&set.key) else {
-        return Some((None, Reason::UnreadReplicaSet));
-    };
-    let reason = Reason::ReplicaSetGives { waiting: removed.waiting.clone() };
-    let effect = update(set, &Arc::new(create_only(content)));
-    let is_written = effect.body().is_some_and(|body| body.digest == set.digest)
-        || inputs.observed.is_normalized(set, &effect);
-    if !is_written {
-        return Some((Some(effect), reason));
-    }
-    // With `prune: false`, what no other work has stays, too.
-    if !removed.waiting.is_empty() || !(removed.keeps_all || inputs.is_pruned(set)) {
-        return Some((None, reason));
-    }
-    let (uid, resource_version) = (set.uid.clone(), set.resource_version.clone());
-    Some((Some(Effect::Delete { uid, resource_version }), reason))
+    let Some(content) = inputs.observed.content(&set.key) else { return Some(HandOver::Unread) };
+    Some(HandOver::Gives {
+        body: Arc::new(create_only(content)),
+        waiting: removed.waiting.clone(),
+        is_deleted: removed.keeps_all || inputs.is_pruned(set),
+    })
 }
 
 /// The set with the update strategy `CreateOnly` for every object of its template. The same when it

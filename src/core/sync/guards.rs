@@ -16,7 +16,7 @@ use crate::model::name::WorkKey;
 use crate::model::source_origin::SourceOrigin;
 use crate::plan::drift_backoff::Contentions;
 use crate::plan::record::{Record, RecordInputs};
-use crate::plan::replica_sets::RemovedSet;
+use crate::plan::removed_set::RemovedSet;
 use crate::plan::rollouts::RolloutWaits;
 use crate::plan::{Guard, Plan, PlanPolicy, PlanStep, Reason};
 use crate::render::desired::Desired;

@@ -556,6 +556,9 @@ fn status_of_a_set_is_that_of_its_controller() {
             "type": "PlacementRolledOut", "status": status, "observedGeneration": generation,
         })
     };
+    let verified = |reason: &str| {
+        json!({"type": "PlacementVerified", "status": "False", "reason": reason})
+    };
     let empty = verified("PlacementDecisionEmpty");
     let lost = verified("PlacementDecisionNotFound");
     let applied = json!({"type": "ManifestworkApplied", "status": "True", "reason": "AsExpected"});
