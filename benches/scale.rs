@@ -159,6 +159,7 @@ fn desired_work(number: usize, text: &str) -> DesiredWork {
 fn desired(works: usize) -> Desired {
     let works = (0..works).map(|number| desired_work(number, "first"));
     Desired {
+        delivered: BTreeMap::new(),
         source: source(),
         commit: Some(commit(1)),
         works: works.map(|work| (work.key.clone(), work)).collect(),

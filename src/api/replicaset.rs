@@ -6,12 +6,24 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::UnknownFields;
 #[cfg(feature = "kube")]
 use super::kind_schema::kind_schema;
 use super::schema::{self, text_enum};
 use super::work::ManifestWorkSpec;
+
+/// The generated CRD. A test compares it with the Rust types.
+const CRD: &str =
+    include_str!("../../deploy/crds/manifestworkreplicasets.work.open-cluster-management.io.yaml");
+
+/// The JSON schema of `ManifestWorkReplicaSet.spec`, as the API server checks it.
+pub fn replica_set_spec_schema() -> Value {
+    let crd: Value = serde_yaml::from_str(CRD).unwrap_or_default();
+    let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+    crd.pointer(spec).cloned().unwrap_or_default()
+}
 
 /// As OCM's CRD has it.
 const NUMBER_OR_PERCENTAGE: &str = "^((100|[0-9]{1,2})%|[0-9]+)$";

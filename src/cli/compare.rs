@@ -39,7 +39,7 @@ use gitwork_core::sync::state::SyncState;
 use gitwork_core::text::escape::json_text;
 use gitwork_core::text::style::ColorMode;
 use gitwork_git::RepositoryError;
-use gitwork_hub::HubEvent;
+use gitwork_hub::{Hub as _, HubEvent};
 use gitwork_source::verification::Verification;
 use gitwork_source::{Source, SourceReadError};
 
@@ -318,6 +318,13 @@ pub(super) async fn plan_of(
     }
     read_history(source, &mut state, cancel)?;
     let keys = state.facts_mut().contents_to_read(now);
+    for set in state.facts().sets_to_read() {
+        let works = on_hub.hub.set_works(&set).await;
+        if let Err(why) = &works {
+            output::note_failure(&format!("cannot read the works of the replica set {set}"), why);
+        }
+        state.facts_mut().set_works_of_set(&set, works);
+    }
     let contents = gitwork_hub::read_contents(&on_hub.hub, keys).await;
     for (key, result) in &contents {
         if let Err(why) = result {

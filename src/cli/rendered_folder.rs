@@ -164,7 +164,10 @@ impl<'a> RenderedFolder<'a> {
 fn key_of(path: &str) -> Option<WorkKey> {
     let (cluster, file) = path.split_once('/')?;
     let work = file.strip_suffix(".yaml").or_else(|| file.strip_suffix(".json"))?;
-    Some(WorkKey { cluster: ClusterName::parse(cluster).ok()?, work: WorkName::parse(work).ok()? })
+    Some(WorkKey {
+        cluster: ClusterName::parse_place(cluster).ok()?,
+        work: WorkName::parse(work).ok()?,
+    })
 }
 
 /// Whether a file has this content; `None` if there is no file.

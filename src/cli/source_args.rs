@@ -128,7 +128,7 @@ pub fn source_id(text: &str) -> Result<SourceId, ArgumentError> {
 
 /// Parses the name of a cluster.
 pub fn cluster_name(text: &str) -> Result<ClusterName, ArgumentError> {
-    ClusterName::parse(text).map_err(ArgumentError::Cluster)
+    ClusterName::parse_place(text).map_err(ArgumentError::Cluster)
 }
 
 /// Parses the name of a work.
@@ -191,7 +191,7 @@ impl FilterArgs {
     /// The only selected cluster, if there is one: the user may be allowed to read its namespace
     /// only.
     pub fn one_cluster(&self) -> Option<ClusterName> {
-        self.cluster.as_deref().and_then(|name| ClusterName::parse(name).ok())
+        self.cluster.as_deref().and_then(|name| ClusterName::parse_place(name).ok())
     }
 
     /// The error that the patterns select none of these works; `None` without patterns. `filter`:

@@ -81,7 +81,7 @@ fn reason(text: &str) -> Result<String, ArgumentError> {
 /// Parses `CLUSTER/WORK`.
 pub fn work_key(text: &str) -> Result<WorkKey, ArgumentError> {
     let (cluster, work) = text.split_once('/').ok_or(ArgumentError::WorkKey)?;
-    let cluster = ClusterName::parse(cluster).map_err(ArgumentError::Cluster)?;
+    let cluster = ClusterName::parse_place(cluster).map_err(ArgumentError::Cluster)?;
     let work = WorkName::parse(work).map_err(ArgumentError::Work)?;
     Ok(WorkKey { cluster, work })
 }
@@ -90,7 +90,7 @@ fn target(text: &str) -> Result<SuspensionTarget, ArgumentError> {
     if text.contains('/') {
         return work_key(text).map(SuspensionTarget::Work);
     }
-    ClusterName::parse(text).map(SuspensionTarget::Cluster).map_err(ArgumentError::Cluster)
+    ClusterName::parse_place(text).map(SuspensionTarget::Cluster).map_err(ArgumentError::Cluster)
 }
 
 /// The target for messages.

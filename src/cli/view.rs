@@ -64,7 +64,7 @@ async fn no_match(
 
 /// The name of a work; `None` if it is none that Git can have.
 pub(super) fn key_of(tree: &WorkTree) -> Option<WorkKey> {
-    let cluster = ClusterName::parse(&tree.work.cluster).ok()?;
+    let cluster = ClusterName::parse_place(&tree.work.cluster).ok()?;
     Some(WorkKey { cluster, work: WorkName::parse(&tree.work.work).ok()? })
 }
 

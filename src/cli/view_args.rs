@@ -108,7 +108,7 @@ impl ViewOptions {
 
     /// Whether a work is selected by its name, in any state.
     pub fn matches_name(&self, cluster: &str, work: &str) -> bool {
-        let key = ClusterName::parse(cluster)
+        let key = ClusterName::parse_place(cluster)
             .and_then(|cluster| Ok(WorkKey { cluster, work: WorkName::parse(work)? }));
         key.is_ok_and(|key| self.filter.matches(&key))
     }

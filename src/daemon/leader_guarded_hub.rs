@@ -60,6 +60,12 @@ impl Hub for LeaderGuardedHub {
     ) -> BoxFuture<'a, Result<Option<WorkContent>, HubError>> {
         self.hub.content(key)
     }
+    fn set_works<'a>(
+        &'a self,
+        set: &'a WorkKey,
+    ) -> BoxFuture<'a, Result<Vec<ObservedWork>, HubError>> {
+        self.hub.set_works(set)
+    }
     fn directives<'a>(
         &'a self,
         source: &'a SourceId,

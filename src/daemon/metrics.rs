@@ -245,6 +245,7 @@ mod tests {
 
     fn no_works(source: &SourceId) -> Desired {
         Desired {
+            delivered: BTreeMap::new(),
             source: source.clone(),
             commit: None,
             works: BTreeMap::new(),

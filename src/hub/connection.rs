@@ -66,7 +66,12 @@ impl HubConnection {
             if is_unauthorized && std::mem::take(&mut may_renew) && self.renew().await? {
                 continue;
             }
-            return Err(response::error(&response, request.verb, RequestTarget::Works, None));
+            return Err(response::error(
+                &response,
+                request.verb,
+                RequestTarget::All(request.kind()),
+                None,
+            ));
         }
     }
 

@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::connection::HubConnection;
 use crate::request::ApiRequest;
 use crate::response::Verb;
+use crate::work_kind::WorkKind;
 use crate::{HubError, bounded, unavailable};
 use gitwork_core::model::name::WorkKey;
 use gitwork_core::report::status::transition::EventNote;
@@ -40,11 +41,13 @@ impl EventRecorder {
     /// Writes one Event. If it exists, an earlier attempt wrote it and lost the response.
     pub async fn record(&self, about: &About<'_>, note: &EventNote) -> Result<(), HubError> {
         let (key, at) = (about.key, about.at.as_microsecond());
+        let (version, kind) = WorkKind::of(key).names();
+        let namespace = key.cluster.namespace();
         let event = json!({
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {
-                "namespace": key.cluster.as_str(),
+                "namespace": namespace,
                 "name": format!("{}.{at:x}", key.work),
             },
             "eventTime": about.at.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string(),
@@ -55,16 +58,16 @@ impl EventRecorder {
             "reason": note.reason,
             "note": note.text,
             "regarding": {
-                "apiVersion": "work.open-cluster-management.io/v1",
-                "kind": "ManifestWork",
-                "namespace": key.cluster.as_str(),
+                "apiVersion": version,
+                "kind": kind,
+                "namespace": namespace,
                 "name": key.work.as_str(),
                 "uid": about.uid,
             },
         });
         let request = ApiRequest {
             verb: Verb::Create,
-            path: format!("/apis/events.k8s.io/v1/namespaces/{}/events", key.cluster),
+            path: format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events"),
             body: event.to_string().into_bytes(),
             content_type: "application/json",
         };
@@ -76,10 +79,8 @@ impl EventRecorder {
         let said: serde_json::Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         let said = bounded(said["message"].as_str().unwrap_or_default());
         if matches!(status, 401 | 403) {
-            let message = format!(
-                "create events.events.k8s.io in namespace {:?} ({said})",
-                key.cluster.as_str()
-            );
+            let message =
+                format!("create events.events.k8s.io in namespace {namespace:?} ({said})");
             return Err(HubError::Forbidden { message, hint: None });
         }
         Err(unavailable(format!("the hub rejects an Event ({status}): {said}")))

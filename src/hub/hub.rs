@@ -1,6 +1,6 @@
 //! The hub as the daemon and the commands see it.
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt as _, ready};
 use futures::stream::{self, BoxStream, StreamExt};
 
 use crate::limits;
@@ -16,9 +16,11 @@ pub const NAMESPACE: &str = "gitwork";
 
 /// A hub. Each call ends within the implementation's time-out.
 pub trait Hub: Send + Sync + 'static {
-    /// The works of one source, then their changes, without end. Reconnects by itself.
+    /// The works and replica sets of one source, then their changes, without end. Reconnects by
+    /// itself.
     fn watch(&self, source: &SourceId) -> BoxStream<'static, HubEvent>;
-    /// The ManifestWorks of one source, or of all sources.
+    /// The ManifestWorks and ManifestWorkReplicaSets of one source, or all ManifestWorks and the
+    /// ManifestWorkReplicaSets of all sources.
     fn list<'a>(
         &'a self,
         source: Option<&'a SourceId>,
@@ -31,6 +33,13 @@ pub trait Hub: Send + Sync + 'static {
         &'a self,
         key: &'a WorkKey,
     ) -> BoxFuture<'a, Result<Option<WorkContent>, HubError>>;
+    /// The ManifestWorks of one ManifestWorkReplicaSet. A hub without that kind has none.
+    fn set_works<'a>(
+        &'a self,
+        _set: &'a WorkKey,
+    ) -> BoxFuture<'a, Result<Vec<ObservedWork>, HubError>> {
+        ready(Ok(Vec::new())).boxed()
+    }
     /// The operators' directives for a source: approvals, suspensions, a requested sync.
     fn directives<'a>(
         &'a self,

@@ -94,6 +94,13 @@ impl Hub for KubeHub {
         async move { self.works().content(key).await }.boxed()
     }
 
+    fn set_works<'a>(
+        &'a self,
+        set: &'a WorkKey,
+    ) -> BoxFuture<'a, Result<Vec<ObservedWork>, HubError>> {
+        async move { self.works().set_works(set).await }.boxed()
+    }
+
     fn directives<'a>(
         &'a self,
         source: &'a SourceId,

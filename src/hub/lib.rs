@@ -40,6 +40,7 @@ mod retrying_hub;
 pub mod source_report;
 mod watch;
 mod work_client;
+mod work_kind;
 
 pub use error_class::class_of_request;
 pub use gitwork_core::sync::hub::{HubError, HubEvent, StoredRecord};

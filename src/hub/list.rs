@@ -1,4 +1,5 @@
-//! Lists ManifestWorks page by page. Each work is reduced to what planning needs while it is read.
+//! Lists ManifestWorks and ManifestWorkReplicaSets page by page. Each one is reduced to what
+//! planning needs while it is read.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +9,13 @@ use serde_json::Value;
 use crate::connection::HubConnection;
 use crate::request::ApiRequest;
 use crate::response::{self, RequestTarget, Verb};
+use crate::work_kind::WorkKind;
 use crate::{HubError, bounded, limits, unavailable};
 use gitwork_core::model::name::{SourceId, WorkKey};
 use gitwork_core::model::work::LABEL_SOURCE;
-use gitwork_core::plan::observed::ObservedWork;
+use gitwork_core::plan::observed::{LABEL_REPLICA_SET, ObservedWork};
 use gitwork_kube::connection::ApiResponse;
-use gitwork_kube::list_page::ListPage;
+use gitwork_kube::list_page::{ListMetadata, ListPage};
 use gitwork_retry::log_error;
 
 /// A complete list, and the resourceVersion to watch from.
@@ -22,40 +24,70 @@ pub struct Listed {
     pub resource_version: String,
 }
 
-/// One page. Each work is reduced before the next one is parsed.
-type Page = ListPage<Reduced>;
+/// Objects of one kind, all or those with a label.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkQuery {
+    pub kind: WorkKind,
+    /// The end of a query.
+    selector: String,
+}
 
-struct Reduced(Option<ObservedWork>);
+impl WorkQuery {
+    /// The works of `source`, or of all sources.
+    pub fn works(source: Option<&SourceId>) -> Self {
+        let selector = source.map(|source| label_selector(LABEL_SOURCE, source.as_str()));
+        Self { kind: WorkKind::ManifestWork, selector: selector.unwrap_or_default() }
+    }
 
-impl<'de> Deserialize<'de> for Reduced {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Value::deserialize(deserializer).map(|object| Self(reduce(object)))
+    /// All replica sets: no label has the source.
+    pub fn replica_sets() -> Self {
+        Self { kind: WorkKind::ReplicaSet, selector: String::new() }
+    }
+
+    /// The works of a replica set.
+    pub fn works_of(set: &WorkKey) -> Self {
+        let value = format!("{}.{}", set.cluster.namespace(), set.work);
+        let selector = label_selector(LABEL_REPLICA_SET, &value);
+        Self { kind: WorkKind::ManifestWork, selector }
+    }
+
+    /// A list or watch.
+    pub fn request(&self, verb: Verb, query: &str) -> ApiRequest {
+        ApiRequest::of_all(self.kind, verb, &format!("{query}{}", self.selector))
     }
 }
 
-/// Reduces a ManifestWork to what planning needs; `None` if it is invalid. gitwork writes valid
-/// names only, so that an invalid work is never its own.
-pub fn reduce(object: Value) -> Option<ObservedWork> {
-    ObservedWork::from_manifest_work(object)
-        .inspect_err(|error| log_error!(warn, error, "ignoring a ManifestWork on the hub"))
+/// RFC 3986: `/` and `=` are escaped in a query value.
+fn label_selector(label: &str, value: &str) -> String {
+    format!("&labelSelector={}%3D{value}", label.replace('/', "%2F"))
+}
+
+/// One page of ManifestWorks, or of replica sets.
+type Page<const ARE_SETS: bool> = ListPage<Reduced<ARE_SETS>>;
+
+/// One object. It is reduced before the next one is parsed.
+struct Reduced<const IS_SET: bool>(Option<ObservedWork>);
+
+impl<'de, const IS_SET: bool> Deserialize<'de> for Reduced<IS_SET> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let kind = if IS_SET { WorkKind::ReplicaSet } else { WorkKind::ManifestWork };
+        Value::deserialize(deserializer).map(|object| Self(reduce(kind, object)))
+    }
+}
+
+/// Reduces an object to what planning needs; `None` if it is invalid. gitwork writes valid names
+/// only, so that an invalid one is never its own.
+pub fn reduce(kind: WorkKind, object: Value) -> Option<ObservedWork> {
+    let name = kind.names().1;
+    kind.read(object)
+        .inspect_err(|error| log_error!(warn, error, kind = name, "ignoring an object on the hub"))
         .ok()
 }
 
-/// The query that selects the works of `source`.
-pub fn selector(source: Option<&SourceId>) -> String {
-    // RFC 3986: `/` and `=` are escaped in a query value.
-    source.map_or_else(String::new, |source| {
-        format!("&labelSelector={}%3D{source}", LABEL_SOURCE.replace('/', "%2F"))
-    })
-}
-
-/// Lists the works of `source`, or of all sources.
-pub async fn list(
-    connection: &HubConnection,
-    source: Option<&SourceId>,
-) -> Result<Listed, HubError> {
+/// Lists all objects of a selection.
+pub async fn list(connection: &HubConnection, selection: &WorkQuery) -> Result<Listed, HubError> {
     for _ in 0..limits::HUB_LIST_ATTEMPTS_MAX {
-        if let Some(listed) = list_once(connection, source).await? {
+        if let Some(listed) = list_once(connection, selection).await? {
             return Ok(listed);
         }
     }
@@ -65,46 +97,52 @@ pub async fn list(
 /// `None` if the continue token expired.
 async fn list_once(
     connection: &HubConnection,
-    source: Option<&SourceId>,
+    selection: &WorkQuery,
 ) -> Result<Option<Listed>, HubError> {
     let mut works: BTreeMap<WorkKey, ObservedWork> = BTreeMap::new();
     let mut next = String::new();
     for _ in 0..limits::HUB_LIST_PAGES_MAX {
-        let query = format!("limit={}{}{next}", limits::HUB_LIST_PAGE, selector(source));
-        let response = connection.send(&ApiRequest::of_works(Verb::List, &query)).await?;
+        let query = format!("limit={}{next}", limits::HUB_LIST_PAGE);
+        let response = connection.send(&selection.request(Verb::List, &query)).await?;
         if response.status == http::StatusCode::GONE {
             return Ok(None);
         }
-        let page = read(&response)?;
-        let next_query = page.next_query();
-        works.extend(page.items.into_iter().flatten().filter_map(|item| {
-            let work = item.0?;
-            Some((work.key.clone(), work))
-        }));
+        let (metadata, items, next_query) = match selection.kind {
+            WorkKind::ManifestWork => parts(read::<false>(&response)?),
+            WorkKind::ReplicaSet => parts(read::<true>(&response)?),
+        };
+        works.extend(items.into_iter().map(|work| (work.key.clone(), work)));
         let Some(query) = next_query else {
             let works = works.into_values().collect();
-            let resource_version = page.metadata.resource_version;
-            return Ok(Some(Listed { works, resource_version }));
+            return Ok(Some(Listed { works, resource_version: metadata.resource_version }));
         };
         next = query;
     }
     Err(unavailable(format!("the list has more than {} pages", limits::HUB_LIST_PAGES_MAX)))
 }
 
+/// What a page has, and the query of the next one.
+fn parts<const ARE_SETS: bool>(
+    page: Page<ARE_SETS>,
+) -> (ListMetadata, Vec<ObservedWork>, Option<String>) {
+    let next = page.next_query();
+    let items = page.items.into_iter().flatten().filter_map(|item| item.0).collect();
+    (page.metadata, items, next)
+}
+
 /// Reads one page. Anything but a valid list is an error: its missing works would count as deleted.
-fn read(response: &ApiResponse) -> Result<Page, HubError> {
+fn read<const ARE_SETS: bool>(response: &ApiResponse) -> Result<Page<ARE_SETS>, HubError> {
+    let kind = if ARE_SETS { WorkKind::ReplicaSet } else { WorkKind::ManifestWork };
+    let name = kind.names().1;
     if !response.status.is_success() {
-        return Err(response::error(response, Verb::List, RequestTarget::Works, None));
+        return Err(response::error(response, Verb::List, RequestTarget::All(kind), None));
     }
-    let page: Page = serde_json::from_slice(&response.body).map_err(|error| {
-        unavailable(format!(
-            "the response is no list of ManifestWorks: {}",
-            bounded(&error.to_string())
-        ))
+    let page: Page<ARE_SETS> = serde_json::from_slice(&response.body).map_err(|error| {
+        unavailable(format!("the response is no list of {name}s: {}", bounded(&error.to_string())))
     })?;
     let is_complete = page.items.is_some() && !page.metadata.resource_version.is_empty();
-    if page.kind != "ManifestWorkList" || !is_complete {
-        return Err(unavailable("the response is no list of ManifestWorks".into()));
+    if page.kind.strip_suffix("List") != Some(name) || !is_complete {
+        return Err(unavailable(format!("the response is no list of {name}s")));
     }
     Ok(page)
 }
@@ -114,9 +152,11 @@ mod tests {
     use http::StatusCode;
     use serde_json::json;
 
+    use gitwork_core::model::name::{ClusterName, WorkName};
+
     use super::*;
 
-    fn page(body: &Value) -> Result<Page, HubError> {
+    fn page(body: &Value) -> Result<Page<false>, HubError> {
         let body = body.to_string().into_bytes().into();
         read(&ApiResponse { status: StatusCode::OK, retry_after_seconds: None, body })
     }
@@ -142,7 +182,13 @@ mod tests {
     #[test]
     fn queries_are_escaped() {
         let source = SourceId::parse("fleet").unwrap();
-        assert_eq!(selector(Some(&source)), "&labelSelector=gitwork.dev%2Fsource%3Dfleet");
-        assert_eq!(selector(None), "");
+        let of = |selection: WorkQuery| selection.selector;
+        let selector = "&labelSelector=gitwork.dev%2Fsource%3Dfleet";
+        assert_eq!(of(WorkQuery::works(Some(&source))), selector);
+        assert_eq!(of(WorkQuery::works(None)), "");
+        let cluster = ClusterName::of_replica_sets("stores").unwrap();
+        let set = WorkKey { cluster, work: WorkName::parse("web").unwrap() };
+        let label = "work.open-cluster-management.io%2Fmanifestworkreplicaset";
+        assert_eq!(of(WorkQuery::works_of(&set)), format!("&labelSelector={label}%3Dstores.web"));
     }
 }

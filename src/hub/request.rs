@@ -3,12 +3,10 @@
 use http::{Method, Request, header};
 
 use crate::response::Verb;
+use crate::work_kind::WorkKind;
 use crate::{HubError, unavailable};
 use gitwork_core::model::name::WorkKey;
 use gitwork_core::model::work::MANAGER;
-
-/// The path of the ManifestWorks of all namespaces.
-const WORKS: &str = "/apis/work.open-cluster-management.io/v1/manifestworks";
 
 /// One request; it can be sent more than once.
 pub(crate) struct ApiRequest {
@@ -19,24 +17,30 @@ pub(crate) struct ApiRequest {
 }
 
 impl ApiRequest {
-    /// A list or watch of ManifestWorks.
-    pub fn of_works(verb: Verb, query: &str) -> Self {
-        let path = format!("{WORKS}?{query}");
+    /// A list or watch of the objects of a kind, in all namespaces.
+    pub fn of_all(kind: WorkKind, verb: Verb, query: &str) -> Self {
+        let path = format!("/apis/{}/{}?{query}", kind.names().0, kind.resource());
         Self { verb, path, body: Vec::new(), content_type: "application/json" }
     }
 
-    /// A request for one ManifestWork. Names are DNS names and need no escaping.
+    /// A request for one ManifestWork or ManifestWorkReplicaSet. Names are DNS names and need no
+    /// escaping.
     pub fn of_work(key: &WorkKey, verb: Verb) -> Self {
-        let folder = format!(
-            "/apis/work.open-cluster-management.io/v1/namespaces/{}/manifestworks",
-            key.cluster
-        );
+        let kind = WorkKind::of(key);
+        let (version, namespace) = (kind.names().0, key.cluster.namespace());
+        let folder = format!("/apis/{version}/namespaces/{namespace}/{}", kind.resource());
         let path = match verb {
             Verb::Create => format!("{folder}?fieldManager={MANAGER}"),
             Verb::Patch => format!("{folder}/{}?fieldManager={MANAGER}", key.work),
             _ => format!("{folder}/{}", key.work),
         };
         Self { verb, path, body: Vec::new(), content_type: "application/json" }
+    }
+
+    /// The kind of the objects that it is about.
+    pub fn kind(&self) -> WorkKind {
+        let sets = format!("/{}", WorkKind::ReplicaSet.resource());
+        if self.path.contains(&sets) { WorkKind::ReplicaSet } else { WorkKind::ManifestWork }
     }
 
     /// The request for the HTTP client.

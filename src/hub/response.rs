@@ -3,7 +3,9 @@
 use serde_json::Value;
 
 use crate::HubError;
+use crate::work_kind::WorkKind;
 use gitwork_api::secret;
+use gitwork_core::model::defaults::TEMPLATE;
 use gitwork_core::model::name::{ClusterName, WorkKey};
 use gitwork_kube::api_status::ApiStatus;
 use gitwork_kube::connection::ApiResponse;
@@ -38,22 +40,29 @@ impl Verb {
 #[derive(Debug, Clone, Copy)]
 pub enum RequestTarget<'a> {
     Work(&'a WorkKey),
-    /// The ManifestWorks of one source, or of all.
-    Works,
+    /// The objects of a kind: those of one source, or of all.
+    All(WorkKind),
 }
 
 impl RequestTarget<'_> {
     fn name(self) -> String {
         match self {
             Self::Work(key) => key.to_string(),
-            Self::Works => "the list of ManifestWorks".into(),
+            Self::All(kind) => format!("the list of {}s", kind.names().1),
         }
     }
 
     fn cluster(self) -> Option<ClusterName> {
         match self {
             Self::Work(key) => Some(key.cluster.clone()),
-            Self::Works => None,
+            Self::All(_) => None,
+        }
+    }
+
+    fn kind(self) -> WorkKind {
+        match self {
+            Self::Work(key) => WorkKind::of(key),
+            Self::All(kind) => kind,
         }
     }
 }
@@ -73,9 +82,9 @@ pub fn error(
     of_status(&status, verb, target)
 }
 
-/// The error that a watch of ManifestWorks reports in its stream.
-pub fn watch_error(status: &ApiStatus) -> HubError {
-    of_status(status, Verb::Watch, RequestTarget::Works)
+/// The error that a watch reports in its stream.
+pub fn watch_error(status: &ApiStatus, kind: WorkKind) -> HubError {
+    of_status(status, Verb::Watch, RequestTarget::All(kind))
 }
 
 fn of_status(status: &ApiStatus, verb: Verb, target: RequestTarget<'_>) -> HubError {
@@ -113,7 +122,7 @@ fn of_status(status: &ApiStatus, verb: Verb, target: RequestTarget<'_>) -> HubEr
 /// RBAC, a terminating namespace and admission all send 403.
 fn forbidden(status: &ApiStatus, verb: Verb, target: RequestTarget<'_>) -> HubError {
     if let (true, Some(cluster)) = (status.is_namespace_terminating(), target.cluster()) {
-        return HubError::ClusterNamespaceMissing { cluster: cluster.to_string() };
+        return HubError::ClusterNamespaceMissing { cluster: cluster.namespace().to_owned() };
     }
     let verb = verb.as_str();
     // A proxy before the API server says nothing about its reasons.
@@ -121,18 +130,19 @@ fn forbidden(status: &ApiStatus, verb: Verb, target: RequestTarget<'_>) -> HubEr
     if let (RequestTarget::Work(_), false) = (target, is_rbac) {
         return HubError::WriteRejected { key: target.name(), message: status.text() };
     }
+    let resource = target.kind().resource();
     let namespace = target.cluster().map_or_else(
         || "in all namespaces".to_owned(),
-        |c| format!("in namespace {:?}", c.as_str()),
+        |c| format!("in namespace {:?}", c.namespace()),
     );
     HubError::Forbidden {
         message: format!(
-            "{verb} manifestworks.work.open-cluster-management.io {namespace} ({})",
+            "{verb} {resource}.work.open-cluster-management.io {namespace} ({})",
             status.text()
         ),
         hint: Some(format!(
             "a ClusterRole with the rule {{apiGroups: [work.open-cluster-management.io], \
-             resources: [manifestworks], verbs: [{verb}]}}, bound to gitwork's user, would allow it"
+             resources: [{resource}], verbs: [{verb}]}}, bound to gitwork's user, would allow it"
         )),
     }
 }
@@ -141,14 +151,18 @@ fn forbidden(status: &ApiStatus, verb: Verb, target: RequestTarget<'_>) -> HubEr
 fn not_found(status: &ApiStatus, target: RequestTarget<'_>) -> HubError {
     match (target, status.resource.as_str()) {
         (RequestTarget::Work(key), "namespaces") => {
-            HubError::ClusterNamespaceMissing { cluster: key.cluster.to_string() }
+            HubError::ClusterNamespaceMissing { cluster: key.cluster.namespace().to_owned() }
         }
-        (RequestTarget::Work(key), "manifestworks") => HubError::Stale { key: key.to_string() },
+        (RequestTarget::Work(key), resource) if resource == WorkKind::of(key).resource() => {
+            HubError::Stale { key: key.to_string() }
+        }
+        _ if target.kind() == WorkKind::ReplicaSet => HubError::ReplicaSetCrdMissing,
         _ => HubError::CrdMissing,
     }
 }
 
 fn hide_secrets(message: &mut String, spec: &Value) {
+    let spec = spec.get(TEMPLATE).unwrap_or(spec);
     let manifests = spec.pointer("/workload/manifests").and_then(Value::as_array);
     let objects = manifests.into_iter().flatten().filter_map(Value::as_object);
     secret::hide(message, objects);

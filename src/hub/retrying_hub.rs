@@ -76,6 +76,13 @@ impl<H: Hub> Hub for RetryingHub<H> {
         retry_transient(move || self.0.content(key)).boxed()
     }
 
+    fn set_works<'a>(
+        &'a self,
+        set: &'a WorkKey,
+    ) -> BoxFuture<'a, Result<Vec<ObservedWork>, HubError>> {
+        retry_transient(move || self.0.set_works(set)).boxed()
+    }
+
     fn directives<'a>(
         &'a self,
         source: &'a SourceId,

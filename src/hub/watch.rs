@@ -1,16 +1,18 @@
-//! Follows the works of one source: a list, then one watch after the other.
+//! Follows the works of one source, and its replica sets: for each kind a list, then one watch
+//! after the other.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures::stream::{self, BoxStream, StreamExt};
 use serde_json::Value;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use crate::connection::HubConnection;
-use crate::list::{self, reduce, selector};
-use crate::request::ApiRequest;
+use crate::list::{self, WorkQuery, reduce};
 use crate::response::{self, Verb};
+use crate::work_kind::WorkKind;
 use crate::{HubError, HubEvent, limits, unavailable};
 use gitwork_core::model::name::SourceId;
 use gitwork_kube::watch_stream::{WatchEnd, WatchEvent, WatchStream};
@@ -44,6 +46,7 @@ struct Reading {
 struct Watch {
     connection: Arc<HubConnection>,
     source: SourceId,
+    selection: WorkQuery,
     phase: Phase,
     /// Failures in a row, and the class of the last one.
     failures: u32,
@@ -52,10 +55,31 @@ struct Watch {
 }
 
 /// The events of `source`. A broken watch is opened again from its last resourceVersion. If that
-/// fails, `Interrupted` has the error, and `Listed` follows once the hub answers again.
+/// fails, `Interrupted` has the error, and `Listed` follows once the hub answers again. Replica
+/// sets come after the first list of works. A hub without their kind has none.
 pub fn watch(connection: Arc<HubConnection>, source: SourceId) -> BoxStream<'static, HubEvent> {
-    let (phase, ready) = (Phase::List, VecDeque::new());
-    let watch = Watch { connection, source, phase, failures: 0, retry_class: EARLY_END, ready };
+    let (listed, on_list) = oneshot::channel();
+    let mut listed = Some(listed);
+    let works = WorkQuery::works(Some(&source));
+    let works = follow(Arc::clone(&connection), source.clone(), works).inspect(move |event| {
+        let is_list = matches!(event, HubEvent::Listed(_));
+        if let Some(listed) = listed.take_if(|_| is_list) {
+            // Without a receiver, nobody wants the replica sets.
+            let _ = listed.send(());
+        }
+    });
+    let sets = stream::once(on_list)
+        .flat_map(move |_| follow(connection.clone(), source.clone(), WorkQuery::replica_sets()));
+    stream::select(works, sets).boxed()
+}
+
+fn follow(
+    connection: Arc<HubConnection>,
+    source: SourceId,
+    selection: WorkQuery,
+) -> BoxStream<'static, HubEvent> {
+    let (phase, ready, failures, retry_class) = (Phase::List, VecDeque::new(), 0, EARLY_END);
+    let watch = Watch { connection, source, selection, phase, failures, retry_class, ready };
     stream::unfold(watch, |mut watch| async move {
         loop {
             if let Some(event) = watch.ready.pop_front() {
@@ -78,9 +102,15 @@ impl Watch {
 
     async fn list(&mut self) {
         self.pause().await;
-        match list::list(&self.connection, Some(&self.source)).await {
-            Ok(listed) => {
-                self.ready.push_back(HubEvent::Listed(listed.works));
+        match list::list(&self.connection, &self.selection).await {
+            Ok(mut listed) => {
+                self.ready.push_back(match self.selection.kind {
+                    WorkKind::ManifestWork => HubEvent::Listed(listed.works),
+                    WorkKind::ReplicaSet => {
+                        listed.works.retain(|set| set.is_ours(&self.source));
+                        HubEvent::ListedSets(listed.works)
+                    }
+                });
                 let resource_version = listed.resource_version;
                 self.phase = Phase::Open { resource_version, listed: true };
             }
@@ -90,12 +120,10 @@ impl Watch {
 
     async fn open(&mut self, resource_version: String, listed: bool) {
         let query = format!(
-            "watch=1&allowWatchBookmarks=true&timeoutSeconds={}\
-             &resourceVersion={resource_version}{}",
+            "watch=1&allowWatchBookmarks=true&timeoutSeconds={}&resourceVersion={resource_version}",
             limits::HUB_WATCH.as_secs(),
-            selector(Some(&self.source)),
         );
-        match self.connection.open(&ApiRequest::of_works(Verb::Watch, &query)).await {
+        match self.connection.open(&self.selection.request(Verb::Watch, &query)).await {
             Ok(None) if listed => self.interrupted(expired()),
             Ok(None) => {}
             Ok(Some(stream)) => {
@@ -106,7 +134,12 @@ impl Watch {
     }
 
     async fn read(&mut self, mut reading: Box<Reading>) {
-        match reading.next(&mut self.ready).await {
+        let (kind, before) = (self.selection.kind, self.ready.len());
+        let next = reading.next(kind, &mut self.ready).await;
+        if kind == WorkKind::ReplicaSet {
+            self.ready.iter_mut().skip(before).for_each(|event| hide_foreign(event, &self.source));
+        }
+        match next {
             Ok(()) => {
                 self.failures = 0;
                 self.phase = Phase::Reading(reading);
@@ -123,7 +156,7 @@ impl Watch {
             WatchEnd::Expired if reading.listed => expired(),
             WatchEnd::Expired => return,
             WatchEnd::Closed => unavailable("the hub ends each watch at once".into()),
-            WatchEnd::Failed(status) => response::watch_error(&status),
+            WatchEnd::Failed(status) => response::watch_error(&status, self.selection.kind),
             other => unavailable(other.to_string()),
         };
         if early && reading.events == 0 {
@@ -137,9 +170,15 @@ impl Watch {
     }
 
     fn interrupted(&mut self, error: HubError) {
-        log_error!(warn, &error, source = %self.source, "the watch of the hub was interrupted");
         self.failures = self.failures.saturating_add(1);
         self.retry_class = error.retry_class();
+        if self.selection.kind == WorkKind::ReplicaSet {
+            // Many hubs have no such kind, or let nobody read it. Without sets in Git nobody needs
+            // it, and the write of a set says what is missing.
+            log_error!(debug, &error, source = %self.source, "cannot follow the replica sets");
+            return;
+        }
+        log_error!(warn, &error, source = %self.source, "the watch of the hub was interrupted");
         self.ready.push_back(HubEvent::Interrupted(error));
     }
 
@@ -160,7 +199,11 @@ impl Reading {
     }
 
     /// Waits for the next chunk and puts its events into `ready`.
-    async fn next(&mut self, ready: &mut VecDeque<HubEvent>) -> Result<(), WatchEnd> {
+    async fn next(
+        &mut self,
+        kind: WorkKind,
+        ready: &mut VecDeque<HubEvent>,
+    ) -> Result<(), WatchEnd> {
         let Self { stream, resource_version, listed, events, .. } = self;
         let next = stream.next(|event: WatchEvent<Value>| {
             let (WatchEvent::Added(object)
@@ -172,14 +215,25 @@ impl Reading {
             (*events, *listed) = (*events + 1, false);
             ready.extend(match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                    reduce(object).map(|work| HubEvent::Changed(Box::new(work)))
+                    reduce(kind, object).map(|work| HubEvent::Changed(Box::new(work)))
                 }
-                WatchEvent::Deleted(object) => reduce(object).map(|work| HubEvent::Gone(work.key)),
+                WatchEvent::Deleted(object) => {
+                    reduce(kind, object).map(|work| HubEvent::Gone(work.key))
+                }
                 WatchEvent::Bookmark(_) | WatchEvent::Error(_) => None,
             });
             Ok(())
         });
         next.await
+    }
+}
+
+/// Replaces the event of another owner's set: no selector leaves these out.
+fn hide_foreign(event: &mut HubEvent, source: &SourceId) {
+    if let HubEvent::Changed(set) = event
+        && !set.is_ours(source)
+    {
+        *event = HubEvent::Gone(set.key.clone());
     }
 }
 
@@ -218,7 +272,9 @@ mod tests {
     fn read(mut reading: Box<Reading>) -> (Vec<String>, WatchEnd, Box<Reading>) {
         let mut ready = VecDeque::new();
         let end = loop {
-            if let Err(end) = reading.next(&mut ready).now_or_never().unwrap() {
+            if let Err(end) =
+                reading.next(WorkKind::ManifestWork, &mut ready).now_or_never().unwrap()
+            {
                 break end;
             }
         };
@@ -260,7 +316,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_silent_watch_ends_at_its_deadline() {
         let mut reading = reading_of(stream::pending());
-        let end = reading.next(&mut VecDeque::new()).await;
+        let end = reading.next(WorkKind::ManifestWork, &mut VecDeque::new()).await;
         assert_eq!(end, Err(WatchEnd::Silent));
         assert_eq!(reading.opened.elapsed(), limits::HUB_WATCH + limits::HUB_CALL);
     }

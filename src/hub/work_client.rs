@@ -1,5 +1,5 @@
-//! Reads and writes ManifestWorks as plain JSON, so that fields that gitwork does not know are
-//! neither lost nor rejected.
+//! Reads and writes ManifestWorks and ManifestWorkReplicaSets as plain JSON, so that fields that
+//! gitwork does not know are neither lost nor rejected.
 
 use std::sync::Arc;
 
@@ -7,8 +7,10 @@ use futures::stream::BoxStream;
 use serde_json::{Value, json};
 
 use crate::connection::HubConnection;
+use crate::list::WorkQuery;
 use crate::request::ApiRequest;
 use crate::response::{self, RequestTarget, Verb};
+use crate::work_kind::WorkKind;
 use crate::{HubError, HubEvent, list, unavailable, watch};
 use gitwork_core::model::name::{CommitId, SourceId, WorkKey};
 use gitwork_core::model::work::WorkBody;
@@ -35,7 +37,23 @@ impl WorkClient {
 
     /// See [`Hub::list`](crate::Hub::list).
     pub async fn list(&self, source: Option<&SourceId>) -> Result<Vec<ObservedWork>, HubError> {
-        Ok(list::list(&self.connection, source).await?.works)
+        let mut works = list::list(&self.connection, &WorkQuery::works(source)).await?.works;
+        match list::list(&self.connection, &WorkQuery::replica_sets()).await {
+            Ok(sets) => {
+                works.extend(sets.works.into_iter().filter(|set| {
+                    source.map_or(set.source.is_some(), |source| set.is_ours(source))
+                }))
+            }
+            // Many hubs have no such kind, or let nobody read it.
+            Err(HubError::ReplicaSetCrdMissing | HubError::Forbidden { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(works)
+    }
+
+    /// See [`Hub::set_works`](crate::Hub::set_works).
+    pub async fn set_works(&self, set: &WorkKey) -> Result<Vec<ObservedWork>, HubError> {
+        Ok(list::list(&self.connection, &WorkQuery::works_of(set)).await?.works)
     }
 
     /// See [`Hub::get`](crate::Hub::get).
@@ -105,12 +123,15 @@ impl WorkClient {
             ));
         }
         let object = json_of(&response.body)?;
+        let kind = WorkKind::of(key);
+        let name = kind.names().1;
         match object.get("kind").and_then(Value::as_str) {
-            Some("ManifestWork") => ObservedWork::from_manifest_work(object)
+            Some(found) if found == name => kind
+                .read(object)
                 .map(Some)
-                .map_err(|error| unavailable(format!("the response is no ManifestWork: {error}"))),
+                .map_err(|error| unavailable(format!("the response is no {name}: {error}"))),
             Some("Status") if request.verb == Verb::Delete => Ok(None),
-            _ => Err(unavailable("the response is no ManifestWork".into())),
+            _ => Err(unavailable(format!("the response is no {name}"))),
         }
     }
 

@@ -164,6 +164,9 @@ fn rules(group: &str, resource: &str, verbs: &[&str]) -> Vec<String> {
     verbs.iter().map(|verb| format!("{verb} {group}/{resource}")).collect()
 }
 
+/// The resource of replica sets.
+const SETS: &str = "manifestworkreplicasets";
+
 /// What groups need.
 fn clusters_and_placements() -> Vec<String> {
     let kinds = ["managedclusters", "placements", "placementdecisions"];
@@ -173,6 +176,7 @@ fn clusters_and_placements() -> Vec<String> {
 fn granted_everywhere() -> BTreeSet<String> {
     let everywhere = [
         rules(WORK, "manifestworks", &["get", "list", "watch", "create", "patch", "delete"]),
+        rules(WORK, SETS, &["get", "list", "watch", "create", "patch", "delete"]),
         clusters_and_placements(),
         rules("events.k8s.io", "events", &["create"]),
     ];
@@ -303,6 +307,7 @@ subjects: [{kind: ServiceAccount, name: ann, namespace: gitwork}]
     let ann = Client::try_from(hub.config_for("gitwork", "ann").await).unwrap();
     let expected: BTreeSet<String> = [
         rules(WORK, "manifestworks", &["get", "list", "watch", "patch"]),
+        rules(WORK, SETS, &["get", "list"]),
         clusters_and_placements(),
         rules("", "configmaps", &["get", "create", "patch"]),
         rules("coordination.k8s.io", "leases", &["get", "list", "watch"]),

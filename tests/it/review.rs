@@ -114,6 +114,7 @@ fn many(works: usize, replicas: impl Fn(usize) -> usize) -> Desired {
         (key, work)
     });
     Desired {
+        delivered: BTreeMap::new(),
         source: source(),
         commit: Some(ObjectId([7; 20])),
         works: works.collect(),

@@ -115,6 +115,7 @@ fn desired(body: Option<Arc<WorkBody>>) -> Desired {
     let works = work.into_iter().map(|work| (work.key.clone(), work)).collect();
     let frozen = Frozen::default();
     Desired {
+        delivered: BTreeMap::new(),
         source,
         commit: None,
         works,

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::member_selector::{GroupProblem, MemberSelector, pattern_problem};
 use super::repository_files::WorkSettings;
-use super::rollout::RolloutSettings;
+use super::rollout::{OnFailure, RolloutSettings};
 use super::values::SubstitutionValue;
 use gitwork_api::names::{check_label, check_subdomain};
 
@@ -40,8 +40,21 @@ pub struct GroupFile {
     /// How a change of the group reaches its clusters. Default: `rollout` of `gitwork.yaml`, else
     /// all clusters at once.
     pub rollout: Option<RolloutSettings>,
+    /// What gitwork writes for the group. Default: `ManifestWork`.
+    pub deliver: Option<Deliver>,
     /// Defaults for the works of this group. `cluster.yaml` and `work.yaml` override them.
     pub defaults: WorkSettings,
+}
+
+/// What gitwork writes for the works of a group.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+pub enum Deliver {
+    /// One ManifestWork for each cluster.
+    #[default]
+    ManifestWork,
+    /// One ManifestWorkReplicaSet for all clusters, in the namespace of the Placement. A controller
+    /// on the hub makes the ManifestWorks.
+    ManifestWorkReplicaSet,
 }
 
 /// Values for some members of a group. The given conditions must match; one is needed.
@@ -110,6 +123,45 @@ impl GroupFile {
                 report(GroupProblem { pointer: "/rollout".into(), message: message.into() });
             }
         }
+        if self.delivers_replica_set() {
+            self.each_delivery_problem(report);
+        }
+    }
+
+    /// Whether the works are delivered as ManifestWorkReplicaSets.
+    pub fn delivers_replica_set(&self) -> bool {
+        self.deliver == Some(Deliver::ManifestWorkReplicaSet)
+    }
+
+    /// Passes on what a ManifestWorkReplicaSet cannot do: it has one content, and what its
+    /// Placement selects.
+    fn each_delivery_problem(&self, report: &mut dyn FnMut(GroupProblem)) {
+        const SELECTS: &str = "cannot be used with `deliver: ManifestWorkReplicaSet`: its \
+                               `placement` alone selects the clusters";
+        const ONE_CONTENT: &str = "cannot be used with `deliver: ManifestWorkReplicaSet`: all its \
+                                   clusters have the same content";
+        const STRATEGIES: &str = "cannot be used with `deliver: ManifestWorkReplicaSet`: it has \
+                                  the types `All`, `Progressive` and `ProgressivePerGroup`";
+        const NO_RETURN: &str = "cannot be `return` with `deliver: ManifestWorkReplicaSet`: its \
+                                 controller only stops";
+        let rollout = self.rollout.as_ref();
+        let returns = rollout.is_some_and(|one| one.on_failure == Some(OnFailure::Return));
+        let found = [
+            ("/clusters", self.clusters.is_some(), SELECTS),
+            ("/selector", self.selector.is_some(), SELECTS),
+            ("/exclude", !self.exclude.is_empty(), SELECTS),
+            ("/overrides", !self.overrides.is_empty(), ONE_CONTENT),
+            ("/rollout/waves", rollout.is_some_and(|one| one.waves.is_some()), STRATEGIES),
+            ("/rollout/onFailure", returns, NO_RETURN),
+            (
+                "/deliver",
+                self.placement.is_none(),
+                "needs `placement`: a ManifestWorkReplicaSet goes to the clusters of a Placement",
+            ),
+        ];
+        for (pointer, _, message) in found.into_iter().filter(|(_, is_wrong, _)| *is_wrong) {
+            report(GroupProblem { pointer: pointer.into(), message: message.into() });
+        }
     }
 }
 
@@ -155,6 +207,9 @@ mod tests {
             "selector: {labelSelector: {matchLabels: {example.com/tier: edge}}}",
             "selector: {claimSelector: {matchExpressions: [{key: City, operator: Exists}]}}",
             "placement: {name: batch, namespace: fleet}",
+            "placement: {name: batch, namespace: fleet}\ndeliver: ManifestWork",
+            "placement: {name: batch, namespace: fleet}\ndeliver: ManifestWorkReplicaSet\n\
+             rollout: {type: Progressive, progressive: {maxConcurrency: 2}}",
         ] {
             assert_eq!(problems(yaml), Vec::<String>::new(), "{yaml}");
         }
@@ -191,6 +246,20 @@ mod tests {
                     "/selector/labelSelector/matchExpressions/0/values needs",
                     "/selector/labelSelector/matchExpressions/0/key must",
                     "/selector/labelSelector/matchExpressions/1/values must be empty",
+                ],
+            ),
+            (
+                "deliver: ManifestWorkReplicaSet\nclusters: [a]\nselector: {labelSelector: \
+                 {matchLabels: {a: b}}}\nexclude: [b]\noverrides: [{clusters: [a]}]\nrollout: \
+                 {onFailure: return, waves: [{name: a, clusters: [a]}]}",
+                vec![
+                    "/clusters cannot be used with",
+                    "/selector cannot",
+                    "/exclude cannot",
+                    "/overrides cannot",
+                    "/rollout/waves cannot",
+                    "/rollout/onFailure cannot",
+                    "/deliver needs `placement`",
                 ],
             ),
             (

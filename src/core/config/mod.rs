@@ -7,6 +7,7 @@
 
 pub mod commit_status;
 pub mod daemon_file;
+pub mod delivery;
 pub mod dependency;
 pub mod file;
 pub mod file_kind;
@@ -29,6 +30,7 @@ pub use daemon_file::{
     AdoptionPolicy, DaemonCredentials, DaemonFile, DaemonSource, PageConfig, RewindPolicy,
     WebhookConfig,
 };
+pub use delivery::Delivery;
 pub use file_kind::FileKind;
 pub use group_file::GroupFile;
 pub use ocm_rules::{OCM_FIELDS, RULE_FIELDS};

@@ -407,8 +407,10 @@ fn read_rollout_step<'a>(
 fn read_target(line: &str) -> Option<Target> {
     let (key, uid) = line.split_once(' ')?;
     let (cluster, work) = key.split_once('/')?;
-    let key =
-        WorkKey { cluster: ClusterName::parse(cluster).ok()?, work: WorkName::parse(work).ok()? };
+    let key = WorkKey {
+        cluster: ClusterName::parse_place(cluster).ok()?,
+        work: WorkName::parse(work).ok()?,
+    };
     let fits = !uid.is_empty()
         && uid.len() <= limits::UID_BYTES_MAX
         && uid.chars().all(|c| c.is_ascii_graphic());

@@ -1,17 +1,23 @@
-//! Defaults of the ManifestWork CRD.
+//! Defaults of the CRDs of ManifestWork and ManifestWorkReplicaSet.
 
 use std::sync::LazyLock;
 
+use gitwork_api::replicaset::replica_set_spec_schema;
 use gitwork_api::work::manifest_work_spec_schema;
 use serde_json::Value;
 
-static SPEC: LazyLock<Value> = LazyLock::new(manifest_work_spec_schema);
+/// The field that has the spec of the ManifestWorks, in the spec of a ManifestWorkReplicaSet.
+pub const TEMPLATE: &str = "manifestWorkTemplate";
 
-/// A `ManifestWork.spec` without the fields that have the CRD's default. Digests are computed from
-/// this form: the API server adds the defaults of its CRD version when it stores an object, so only
-/// this form is equal in Git and on the hub.
+static SPEC: LazyLock<Value> = LazyLock::new(manifest_work_spec_schema);
+static REPLICA_SET_SPEC: LazyLock<Value> = LazyLock::new(replica_set_spec_schema);
+
+/// The spec of a ManifestWork or a ManifestWorkReplicaSet without the fields that have the CRD's
+/// default. Digests are computed from this form: the API server adds the defaults of its CRD
+/// version when it stores an object, so only this form is equal in Git and on the hub.
 pub fn without_defaults(mut spec: Value) -> Value {
-    strip_defaults(&mut spec, &SPEC);
+    let is_replica_set = spec.get(TEMPLATE).is_some();
+    strip_defaults(&mut spec, if is_replica_set { &REPLICA_SET_SPEC } else { &SPEC });
     spec
 }
 
@@ -45,6 +51,25 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn spec_of_a_replica_set_is_equal_before_and_after_the_api_server_adds_defaults() {
+        let of = |template: Value, strategy: Value, others: Value| {
+            let reference = json!({"name": "p", "rolloutStrategy": strategy});
+            let mut spec = json!({TEMPLATE: template, "placementRefs": [reference]});
+            spec.as_object_mut().unwrap().extend(others.as_object().unwrap().clone());
+            without_defaults(spec)
+        };
+        let written = of(json!({"deleteOption": {}}), json!({"type": "All", "all": {}}), json!({}));
+        let stored = of(
+            json!({"deleteOption": {"propagationPolicy": "Foreground"}}),
+            json!({"type": "All", "all": {
+                "minSuccessTime": "0", "progressDeadline": "None", "maxFailures": 0,
+            }}),
+            json!({"cascadeDeletionPolicy": "Background"}),
+        );
+        assert_eq!(written, stored);
+    }
 
     #[test]
     fn a_spec_is_equal_before_and_after_the_api_server_adds_defaults() {

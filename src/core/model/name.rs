@@ -95,7 +95,41 @@ impl WorkName {
     }
 }
 
-/// One ManifestWork on the hub: cluster namespace and name.
+/// Begins the place of ManifestWorkReplicaSets. No cluster's name has a dot.
+const REPLICA_SETS: &str = "mwrs.";
+
+impl ClusterName {
+    /// The place of the ManifestWorkReplicaSets in a namespace. It stands beside the clusters, and
+    /// is printed as `mwrs.NAMESPACE`, with the short name of the kind.
+    ///
+    /// # Errors
+    /// The name cannot be one of a namespace.
+    pub fn of_replica_sets(namespace: &str) -> Result<Self, NameError> {
+        check_label(namespace, 63)?;
+        Ok(Self(format!("{REPLICA_SETS}{namespace}").into()))
+    }
+
+    /// Reads the name of a cluster, or the place of ManifestWorkReplicaSets, as both are printed.
+    ///
+    /// # Errors
+    /// The text is neither of both.
+    pub fn parse_place(text: &str) -> Result<Self, NameError> {
+        text.strip_prefix(REPLICA_SETS).map_or_else(|| Self::parse(text), Self::of_replica_sets)
+    }
+
+    /// The namespace, if this is the place of ManifestWorkReplicaSets.
+    pub fn replica_set_namespace(&self) -> Option<&str> {
+        self.0.strip_prefix(REPLICA_SETS)
+    }
+
+    /// The namespace on the hub that has the objects of this place.
+    pub fn namespace(&self) -> &str {
+        self.replica_set_namespace().unwrap_or(&self.0)
+    }
+}
+
+/// One ManifestWork on the hub: cluster namespace and name. Or a ManifestWorkReplicaSet: see
+/// [`ClusterName::of_replica_sets`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 pub struct WorkKey {
     /// The ManagedCluster, which is the ManifestWork's namespace.
@@ -118,6 +152,22 @@ impl WorkKey {
         let least = Self::least_of(cluster);
         let cluster = cluster.clone();
         all.range(least..).take_while(move |(key, _)| key.cluster == cluster)
+    }
+
+    /// The entries of ManifestWorkReplicaSets.
+    pub(crate) fn replica_sets_of<T>(all: &BTreeMap<Self, T>) -> impl Iterator<Item = (&Self, &T)> {
+        let least = Self::least_of(&ClusterName(REPLICA_SETS.into()));
+        all.range(least..).take_while(|(key, _)| key.is_replica_set())
+    }
+
+    /// Whether it is the key of a ManifestWorkReplicaSet.
+    pub fn is_replica_set(&self) -> bool {
+        self.cluster.replica_set_namespace().is_some()
+    }
+
+    /// Whether it is the key of a ManifestWork.
+    pub fn is_work(&self) -> bool {
+        !self.is_replica_set()
     }
 
     /// Whether a work may have this key. Otherwise it stands for a folder without a valid name.
@@ -269,6 +319,19 @@ mod tests {
         assert_eq!(ClusterName::parse("-a"), Err(NameError::Edge));
         assert!(ClusterName::parse(&"a".repeat(63)).is_ok());
         assert!(ClusterName::parse(&"a".repeat(64)).is_err());
+    }
+
+    #[test]
+    fn places_of_replica_sets_are_no_clusters_and_read_what_they_print() {
+        let place = ClusterName::of_replica_sets("fleet").unwrap();
+        assert_eq!((place.as_str(), place.namespace()), ("mwrs.fleet", "fleet"));
+        assert_eq!(place.replica_set_namespace(), Some("fleet"));
+        assert!(ClusterName::parse(place.as_str()).is_err());
+        assert_eq!(ClusterName::parse_place("mwrs.fleet"), Ok(place));
+        assert!(ClusterName::parse_place("mwrs.").is_err());
+        assert!(ClusterName::of_replica_sets("a.b").is_err());
+        let cluster = ClusterName::parse_place("edge-7").unwrap();
+        assert_eq!((cluster.namespace(), cluster.replica_set_namespace()), ("edge-7", None));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::defaults::without_defaults;
+use super::defaults::{TEMPLATE, without_defaults};
 use super::digest::{CanonicalJson, Digest};
 use super::manifest::Identity;
 use super::name::{CommitId, RepoPath, SourceId, WorkKey};
@@ -46,6 +46,11 @@ pub const PREFIX: &str = "gitwork.dev/";
 pub const OWN_LABELS: [&str; 2] = [LABEL_MANAGED_BY, LABEL_SOURCE];
 /// The annotations of a `WorkBody` that gitwork itself sets: what its digest covers.
 pub const OWN_ANNOTATIONS: [&str; 3] = [ANNOTATION_MANAGED_KEYS, ANNOTATION_PATH, ANNOTATION_PRUNE];
+
+/// As [`OWN_ANNOTATIONS`], of a ManifestWorkReplicaSet. Its labels are those of its ManifestWorks,
+/// which are not gitwork's, so an annotation has the source.
+pub const OWN_SET_ANNOTATIONS: [&str; 4] =
+    [ANNOTATION_MANAGED_KEYS, ANNOTATION_PATH, ANNOTATION_PRUNE, LABEL_SOURCE];
 
 /// What becomes of the objects on the cluster when their ManifestWork is deleted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
@@ -192,6 +197,9 @@ pub fn digest(
 /// is empty: `labels: {}` comes back as nothing. Only there; what is empty elsewhere in a manifest
 /// stays.
 fn drop_empty_metadata(spec: &mut Value) {
+    if let Some(template) = spec.get_mut(TEMPLATE) {
+        return drop_empty_metadata(template);
+    }
     let manifests = spec.pointer_mut("/workload/manifests").and_then(Value::as_array_mut);
     for manifest in manifests.into_iter().flatten() {
         if let Some(Value::Object(metadata)) = manifest.get_mut("metadata") {
@@ -224,7 +232,8 @@ fn normalise_numbers(value: &mut Value) {
 }
 
 impl WorkBody {
-    /// Adds gitwork's own labels and annotations to those of the user.
+    /// Adds gitwork's own labels and annotations to those of the user. `spec`: of a ManifestWork
+    /// or a ManifestWorkReplicaSet.
     pub fn new(
         source: &SourceId,
         path: &RepoPath,
@@ -240,8 +249,12 @@ impl WorkBody {
             });
             annotations.insert(ANNOTATION_MANAGED_KEYS.into(), keys.to_string());
         }
-        labels.insert(LABEL_MANAGED_BY.into(), MANAGER.into());
-        labels.insert(LABEL_SOURCE.into(), source.to_string());
+        if spec.get(TEMPLATE).is_some() {
+            annotations.insert(LABEL_SOURCE.into(), source.to_string());
+        } else {
+            labels.insert(LABEL_MANAGED_BY.into(), MANAGER.into());
+            labels.insert(LABEL_SOURCE.into(), source.to_string());
+        }
         annotations.insert(ANNOTATION_PATH.into(), path.to_string());
         if !prune {
             annotations.insert(ANNOTATION_PRUNE.into(), "false".into());
@@ -291,18 +304,22 @@ impl WorkBody {
         digest(self.spec.value(), &BTreeMap::new(), &BTreeMap::new())
     }
 
-    /// The whole ManifestWork, as it is created.
+    /// The whole ManifestWork or ManifestWorkReplicaSet, as it is created.
     pub fn to_manifest_work(&self, key: &WorkKey, commit: Option<CommitId>) -> Value {
         let WorkMetadata { labels, mut annotations } = self.metadata();
         annotations.insert(ANNOTATION_HASH.into(), self.digest.to_string());
         if let Some(commit) = commit {
             annotations.insert(ANNOTATION_COMMIT.into(), commit.to_string());
         }
+        let (version, kind) = match key.is_replica_set() {
+            true => ("v1alpha1", "ManifestWorkReplicaSet"),
+            false => ("v1", "ManifestWork"),
+        };
         let mut work = json!({
-            "apiVersion": "work.open-cluster-management.io/v1",
-            "kind": "ManifestWork",
+            "apiVersion": format!("work.open-cluster-management.io/{version}"),
+            "kind": kind,
             "metadata": {
-                "namespace": key.cluster.as_str(),
+                "namespace": key.cluster.namespace(),
                 "name": key.work.as_str(),
                 "labels": labels,
                 "annotations": annotations,

@@ -57,6 +57,8 @@ impl Action {
                 | Reason::WaitsForWork { .. }
                 | Reason::BeingDeleted { .. }
                 | Reason::BackedOff { .. }
+                | Reason::ReplicaSetGives { .. }
+                | Reason::UnreadReplicaSet
                 | Reason::WaitsForWave { .. } => Self::Wait,
                 Reason::MovesObjects { moves }
                     if !moves.iter().any(|one| one.progress.is_held()) =>

@@ -62,10 +62,10 @@ pub struct DeletionCount {
 }
 
 impl DeletionCount {
-    /// Counts a deletion.
-    pub(crate) fn delete(&mut self, is_approved: bool) {
+    /// Counts the deletion of so many works.
+    pub(crate) fn delete(&mut self, works: usize, is_approved: bool) {
         let count = if is_approved { &mut self.approved } else { &mut self.unapproved };
-        *count += 1;
+        *count = count.saturating_add(works);
     }
 
     fn deleted(self) -> usize {

@@ -14,6 +14,7 @@ use crate::plan::inputs::{PlanInputs, is_removed, is_unknown};
 use crate::plan::moves::{LeavingObjects, Moves, TransitionalWork};
 use crate::plan::observed::{Observed, ObservedWork};
 use crate::plan::reason::Reason;
+use crate::plan::replica_sets::{self, HandOver};
 use crate::render::desired::Desired;
 use crate::render::layout;
 
@@ -43,7 +44,7 @@ impl CandidateChange {
 }
 
 /// A change and its reason.
-type Decision = (Option<Effect>, Reason);
+pub(super) type Decision = (Option<Effect>, Reason);
 
 /// The works of this source that the hub has and Git does not, and whose history in Git the plan
 /// needs, each with its folder: the one that the hub names, or else the default one for the name.
@@ -140,6 +141,10 @@ fn is_deletion(
         Reason::WaitingForAgent { .. } | Reason::NotYetOrphaned { .. } => true,
         // The deletion follows the move.
         Reason::MovesObjects { .. } | Reason::SharesObjects { .. } => inputs.is_pruned(work),
+        Reason::ReplicaSetGives { .. } => {
+            let removed = inputs.policy.removed_sets.get(&work.key);
+            !removed.is_some_and(|removed| removed.keeps_all) && inputs.is_pruned(work)
+        }
         _ => matches!(effect, Some(Effect::Delete { .. } | Effect::SetDeleteOption { .. })),
     }
 }
@@ -248,8 +253,30 @@ fn metadata_change(there: &ObservedWork, body: &WorkBody) -> MetadataChange {
     }
 }
 
+/// A replica set that Git no longer has and whose objects move to other works.
+fn hand_over(set: &ObservedWork, inputs: PlanInputs<'_>) -> Option<Decision> {
+    let HandOver::Gives { body, waiting, is_deleted } = replica_sets::hand_over(set, inputs)?
+    else {
+        return Some((None, Reason::UnreadReplicaSet));
+    };
+    let effect = update(set, &body);
+    let is_written = body.digest == set.digest || inputs.observed.is_normalized(set, &effect);
+    let waits = !waiting.is_empty() || !is_deleted;
+    let reason = Reason::ReplicaSetGives { waiting };
+    if is_written && waits {
+        return Some((None, reason));
+    }
+    let (uid, resource_version) = (set.uid.clone(), set.resource_version.clone());
+    let delete = Effect::Delete { uid, resource_version };
+    Some((Some(if is_written { delete } else { effect }), reason))
+}
+
 /// A work of this source that Git no longer has.
 fn remove(work: &ObservedWork, inputs: PlanInputs<'_>, moves: &Moves) -> Decision {
+    let of_set = work.key.is_replica_set().then(|| hand_over(work, inputs));
+    if let Some(decision) = of_set.flatten() {
+        return decision;
+    }
     let observed = inputs.observed;
     let last = inputs.last_known.get(&work.key);
     let by = last.and_then(|last| last.removed_by);

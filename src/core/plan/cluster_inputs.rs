@@ -44,6 +44,12 @@ impl ClusterInputs {
             source: desired.source.clone(),
             commit: desired.commit,
             works: works_of(&desired.works, name),
+            delivered: desired
+                .delivered
+                .get_key_value(name)
+                .map(|(name, works)| (name.clone(), works.clone()))
+                .into_iter()
+                .collect(),
             frozen,
             // Rules, approvals and errors decide about no candidate.
             rules: SourceRules::default(),
@@ -61,6 +67,8 @@ impl ClusterInputs {
             gone: works_of(&observed.gone, name),
             contents: works_of(&observed.contents, name),
             unlisted: keys_of(&observed.unlisted, name),
+            delivered: works_of(&observed.delivered, name),
+            read_sets: keys_of(&observed.read_sets, name),
             is_relisted: observed.is_relisted,
         };
         Self { desired, observed }
@@ -98,14 +106,21 @@ impl DesiredChange {
 pub(crate) fn changed_clusters(before: &Desired, now: &Desired) -> ChangedClusters {
     // These decide about no candidate, or about the plan of the whole source.
     let Desired { commit: _, rules: _, approved: _, rollouts: _, diagnostics: _, .. } = now;
-    let Desired { source, works, frozen, suspended, later, .. } = now;
+    let Desired { source, works, delivered, frozen, suspended, later, .. } = now;
     if before.source != *source || before.frozen != *frozen || before.suspended != *suspended {
         return ChangedClusters::All;
     }
     let mut clusters = BTreeSet::new();
     add_changed(&before.works, works, is_same, &mut clusters);
-    let is_same = |a: &Arc<[NamedObject]>, b: &Arc<[NamedObject]>| Arc::ptr_eq(a, b) || a == b;
-    add_changed(&before.later, later, is_same, &mut clusters);
+    let is_equal = |a: &Arc<[NamedObject]>, b: &Arc<[NamedObject]>| Arc::ptr_eq(a, b) || a == b;
+    add_changed(&before.later, later, is_equal, &mut clusters);
+    let names = before.delivered.keys().chain(delivered.keys());
+    let differs = |name: &&ClusterName| {
+        let [a, b] = [&before.delivered, delivered].map(|all| all.get(*name));
+        let [a, b] = [a, b].map(|all| all.map_or(&[][..], Vec::as_slice));
+        a.len() != b.len() || a.iter().zip(b).any(|(a, b)| !Arc::ptr_eq(a, b) && !is_same(a, b))
+    };
+    clusters.extend(names.filter(differs).cloned());
     ChangedClusters::Some(clusters)
 }
 

@@ -41,9 +41,10 @@ pub(crate) fn over_budget(
         let target = Target { key: candidate.key.clone(), uid: work.uid.clone() };
         let is_approved = policy.approved.deletions.contains(&target)
             || desired.approved.deletions.contains(&target);
-        clusters.entry(candidate.key.cluster.clone()).or_default().delete(is_approved);
+        let works = works_of(work, inputs);
+        clusters.entry(candidate.key.cluster.clone()).or_default().delete(works, is_approved);
         if let Some(group) = group_on_hub(work) {
-            groups.entry(group).or_default().delete(is_approved);
+            groups.entry(group).or_default().delete(works, is_approved);
         }
         if !is_approved {
             // What a move needs is written first, whatever holds the deletion.
@@ -60,10 +61,10 @@ pub(crate) fn over_budget(
     let mut folders = BTreeSet::new();
     let kept = observed.works.values().filter(|work| was_kept(work, desired, &mut folders));
     for work in kept.filter(|work| !added.contains(work, desired)) {
-        clusters.entry(work.key.cluster.clone()).or_default().kept += 1;
+        clusters.entry(work.key.cluster.clone()).or_default().kept += work.works;
         let group = desired.works.get(&work.key).and_then(|work| layout::group_of(&work.path));
         if let Some(count) = group.and_then(|group| groups.get_mut(&group)) {
-            count.kept += 1;
+            count.kept += work.works;
         }
     }
     let all = budgets(inputs);
@@ -82,6 +83,12 @@ pub(crate) fn over_budget(
         Some((key, Reason::HeldByBudget { uid, hash, works, excess }))
     });
     held.collect()
+}
+
+/// The ManifestWorks that go with a work: one, or those of a replica set.
+fn works_of(work: &ObservedWork, inputs: PlanInputs<'_>) -> usize {
+    let removed = inputs.policy.removed_sets.get(&work.key);
+    removed.map_or(work.works, |removed| removed.works.max(work.works))
 }
 
 /// The group that a work on the hub came from.

@@ -90,7 +90,7 @@ fn read_suspension_key(key: &str) -> Option<SuspensionTarget> {
     if cluster.is_empty() && work.is_empty() {
         return Some(SuspensionTarget::Source);
     }
-    let cluster = ClusterName::parse(cluster).ok()?;
+    let cluster = ClusterName::parse_place(cluster).ok()?;
     if work.is_empty() {
         return Some(SuspensionTarget::Cluster(cluster));
     }

@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::json;
+
 use crate::config::file::Config;
 use crate::config::file_names::{
     CLUSTER_FILE, CLUSTERS, GROUP_FILE, GROUPS, SOURCE_FILE, WORK_FILE,
@@ -339,8 +341,8 @@ impl<'a> Overlay<'a> {
         Ok(Some(self.add(root).id))
     }
 
-    /// A group.yaml by which the work's cluster is the only one in the group; `None` if the file
-    /// cannot be read.
+    /// A group.yaml by which the work's cluster is the only one in the group, or which makes a
+    /// replica set; `None` if the file cannot be read.
     fn with_member(
         &mut self,
         file: Option<&Entry>,
@@ -359,10 +361,23 @@ impl<'a> Overlay<'a> {
         let Some(Config { document, .. }) = config else { return Ok(None) };
         let mut value = document.value;
         let Some(fields) = value.as_object_mut() else { return Ok(None) };
-        for condition in ["selector", "placement", "exclude"] {
+        for condition in ["clusters", "selector", "placement", "exclude", "deliver"] {
             fields.remove(condition);
         }
-        fields.insert("clusters".to_owned(), serde_json::json!([key.cluster.as_str()]));
+        match key.cluster.replica_set_namespace() {
+            None => {
+                fields.insert("clusters".to_owned(), json!([key.cluster.as_str()]));
+            }
+            Some(namespace) => {
+                // Its strategy decides about no last state.
+                for field in ["overrides", "rollout"] {
+                    fields.remove(field);
+                }
+                let placement = json!({"name": "any", "namespace": namespace});
+                fields.insert("placement".to_owned(), placement);
+                fields.insert("deliver".to_owned(), json!("ManifestWorkReplicaSet"));
+            }
+        }
         let text = value.to_string();
         let id = id_of(&text);
         self.blobs.insert(id, text.as_bytes().into());

@@ -145,6 +145,7 @@ mod tests {
             is_earlier: false,
         };
         Desired {
+            delivered: BTreeMap::new(),
             source,
             commit: None,
             works: [(work.key.clone(), work)].into(),

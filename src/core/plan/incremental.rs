@@ -18,6 +18,7 @@ use crate::plan::order::{Order, Waits};
 use crate::plan::planner;
 use crate::plan::planner::{plan, step};
 use crate::plan::reason::Reason;
+use crate::plan::removed_set::RemovedSet;
 use crate::plan::rollouts::RolloutWaits;
 use crate::plan::step::{ClusterSteps, Plan, PlanStep, PlanSteps};
 
@@ -55,6 +56,7 @@ struct Basis {
     adoption: AdoptionPolicy,
     suspensions: Suspensions,
     rollout_waits: RolloutWaits,
+    removed_sets: BTreeMap<WorkKey, RemovedSet>,
 }
 
 /// The plan of one cluster.
@@ -241,6 +243,7 @@ impl Basis {
             adoption: inputs.policy.adoption,
             suspensions: inputs.policy.suspensions.clone(),
             rollout_waits: inputs.policy.rollout_waits.clone(),
+            removed_sets: inputs.policy.removed_sets.clone(),
         }
     }
 
@@ -252,7 +255,7 @@ impl Basis {
         }
         let removed = self.last_known.differing_clusters(last_known);
         let changed = revisions.desired.since(self.desired);
-        let waiting = match self.rollout_waits == policy.rollout_waits {
+        let waiting: BTreeSet<ClusterName> = match self.rollout_waits == policy.rollout_waits {
             true => BTreeSet::new(),
             false => {
                 let (before, now) =
@@ -260,6 +263,8 @@ impl Basis {
                 differing_keys(before, now).cloned().collect()
             }
         };
+        let given = differing_keys(&self.removed_sets, &policy.removed_sets);
+        let waiting = waiting.into_iter().chain(given.map(|key| key.cluster.clone())).collect();
         let changed = changed.and(revisions.observed.since(self.observed));
         changed.and(ChangedClusters::Some(removed)).and(ChangedClusters::Some(waiting))
     }

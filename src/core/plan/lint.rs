@@ -5,6 +5,7 @@
 
 mod moves;
 mod object_index;
+mod replica_sets;
 
 use std::fmt;
 
@@ -109,7 +110,10 @@ pub fn check(plan: &Plan, inputs: PlanInputs<'_>) -> Vec<PlanViolation> {
             (BrokenRule::HeldChange, write.is_held()),
             (BrokenRule::BackedOffWork, write.is_backed_off()),
             (BrokenRule::DeletesEverything, empties && write.deletes_unapproved()),
-            (BrokenRule::LosesMovedObject, write.loses_moved_object()),
+            (
+                BrokenRule::LosesMovedObject,
+                write.loses_moved_object() || write.loses_object_of_set(),
+            ),
             (BrokenRule::EmptyWork, write.is_empty()),
         ] {
             if is_broken {
@@ -170,7 +174,9 @@ impl<'a> Write<'a> {
     fn has_other_content(&self) -> bool {
         let Some(body) = self.effect.body() else { return false };
         let in_git = self.inputs.desired.works.get(&self.step.key);
-        in_git.is_none_or(|work| work.body.digest != body.digest) && !self.is_transitional(body)
+        in_git.is_none_or(|work| work.body.digest != body.digest)
+            && !self.is_transitional(body)
+            && !self.only_stops_writing(body)
     }
 
     fn lacks_reason_from_git(&self) -> bool {
@@ -180,6 +186,9 @@ impl<'a> Write<'a> {
             // A work that gives all its objects away is deleted, and may be created again.
             Effect::Delete { .. } if matches!(self.step.reason, Reason::MovesObjects { .. }) => {
                 return !self.is_moved_away() || frozen.may_contain(&self.step.key, path);
+            }
+            Effect::Delete { .. } if self.hands_over() => {
+                return frozen.may_contain(&self.step.key, path);
             }
             Effect::Delete { .. } => matches!(self.step.reason, Reason::RemovedFromGit { .. }),
             Effect::SetDeleteOption { .. } => {

@@ -48,6 +48,8 @@ pub mod policy;
 mod print;
 pub mod reason;
 pub mod record;
+pub mod removed_set;
+pub mod replica_sets;
 pub mod request;
 pub mod rewind;
 pub mod rollout_progress;

@@ -1,6 +1,6 @@
 //! What operators allow, and what they hold.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::config::AdoptionPolicy;
@@ -10,6 +10,7 @@ use crate::model::approval::{Approval, Approvals, Rewind};
 use crate::model::name::WorkKey;
 use crate::plan::directives::Suspensions;
 use crate::plan::drift_backoff::Contentions;
+use crate::plan::removed_set::RemovedSet;
 use crate::plan::rollouts::RolloutWaits;
 
 /// The operator's part of a plan: permissions, approvals, suspensions, and the state of the guards.
@@ -41,6 +42,8 @@ pub struct PlanPolicy {
     pub overdue_updates: BTreeSet<WorkKey>,
     /// Works that another writer keeps changing.
     pub contentions: Contentions,
+    /// ManifestWorkReplicaSets that Git no longer has, as far as their ManifestWorks were read.
+    pub removed_sets: BTreeMap<WorkKey, RemovedSet>,
     /// Works that wait for the wave of their cluster.
     pub rollout_waits: RolloutWaits,
 }

@@ -7,7 +7,7 @@ use crate::config::AdoptionPolicy;
 use crate::config::window::Closed;
 use crate::model::approval::{Approval, Rewind};
 use crate::model::digest::Digest;
-use crate::model::name::{CommitId, WorkKey, WorkName};
+use crate::model::name::{ClusterName, CommitId, WorkKey, WorkName};
 use crate::model::work::DeletionPolicy;
 use crate::plan::awaited::{AwaitedState, UPDATE_WAIT_MAX};
 use crate::plan::budget::Excess;
@@ -60,7 +60,15 @@ pub enum Reason {
         /// The moves; those that somebody has to act on come first.
         moves: Arc<[ObjectMove]>,
     },
+    /// Git no longer has the ManifestWorkReplicaSet, and its objects move to other works.
+    ReplicaSetGives {
+        /// The clusters where these works do not own the objects yet.
+        waiting: Arc<[ClusterName]>,
+    },
     // Below here: nothing is done.
+    /// Git no longer has the ManifestWorkReplicaSet. Its ManifestWorks must be read before it is
+    /// known whether their objects move.
+    UnreadReplicaSet,
     /// The hub has what Git wants.
     UpToDate,
     /// Git removed it. The agent has not yet observed the generation with its deleteOption.
@@ -213,6 +221,8 @@ impl Reason {
             Self::DeleteOptionFirst { .. } => "DeleteOptionFirst",
             Self::PruneOff { .. } => "PruneOff",
             Self::MovesObjects { .. } => Self::MOVES_OBJECTS,
+            Self::ReplicaSetGives { .. } => "ReplicaSetGives",
+            Self::UnreadReplicaSet => "UnreadReplicaSet",
             Self::UpToDate => "UpToDate",
             Self::WaitingForAgent { .. } => "WaitingForAgent",
             Self::WaitingToRelease { .. } => "WaitingToRelease",
@@ -328,6 +338,10 @@ impl fmt::Display for Reason {
             ),
             Self::BackedOff { contention } => write!(f, "not put back yet: {contention}"),
             Self::MovesObjects { moves } => write_moves(f, moves),
+            Self::ReplicaSetGives { waiting } => write_given_set(f, waiting),
+            Self::UnreadReplicaSet => {
+                f.write_str("removed from Git; its ManifestWorks are read from the hub first")
+            }
             Self::Frozen => f.write_str("kept as it is: its files in Git could not be read"),
             Self::UnknownMembership => f.write_str(
                 "kept as it is: it is unknown whether the cluster is in the group of the work",
@@ -486,6 +500,20 @@ fn write_conflict(
              gitwork.dev/adopt=<this source's id>"
         }
     })
+}
+
+fn write_given_set(f: &mut fmt::Formatter<'_>, waiting: &[ClusterName]) -> fmt::Result {
+    const SHOWN: usize = 3;
+    f.write_str("removed from Git; its objects move to other works of the clusters")?;
+    if waiting.is_empty() {
+        return f.write_str(", which own them now");
+    }
+    let names: Vec<&str> = waiting.iter().take(SHOWN).map(ClusterName::as_str).collect();
+    write!(f, ", and these do not own them yet on {}", names.join(", "))?;
+    match waiting.len().saturating_sub(SHOWN) {
+        0 => Ok(()),
+        more => write!(f, " and {more} more"),
+    }
 }
 
 /// The first moves; the others are counted.

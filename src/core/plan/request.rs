@@ -8,10 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
+use crate::model::defaults::TEMPLATE;
 use crate::model::name::{CommitId, WorkKey};
 use crate::model::work::{
     ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_CREATED_DURING_HOLD, ANNOTATION_GROUP_CONTENT,
-    ANNOTATION_HASH, DeletionPolicy, OWN_ANNOTATIONS, OWN_LABELS, WorkBody, WorkMetadata,
+    ANNOTATION_HASH, DeletionPolicy, LABEL_SOURCE, OWN_ANNOTATIONS, OWN_LABELS, WorkBody,
+    WorkMetadata,
 };
 use crate::plan::effect::{Effect, MetadataChange};
 
@@ -43,9 +45,19 @@ pub fn request(key: &WorkKey, effect: &Effect, commit: Option<CommitId>) -> Requ
             Request::JsonPatch(rewrite(body, resource_version, metadata, commit))
         }
         Effect::SetDeleteOption { delete_option, resource_version } => {
-            Request::MergePatch(set_delete_option(delete_option, resource_version))
+            let mut patch = set_delete_option(delete_option, resource_version);
+            if let (true, Some(spec)) = (key.is_replica_set(), patch.get_mut("spec")) {
+                *spec = json!({ TEMPLATE: spec.take() });
+            }
+            Request::MergePatch(patch)
         }
-        Effect::Release { resource_version } => Request::MergePatch(release(resource_version)),
+        Effect::Release { resource_version } => {
+            let mut patch = release(resource_version);
+            if key.is_replica_set() {
+                patch["metadata"]["annotations"][LABEL_SOURCE] = Value::Null;
+            }
+            Request::MergePatch(patch)
+        }
         Effect::Delete { uid, resource_version } => {
             Request::Delete { uid: uid.clone(), resource_version: resource_version.clone() }
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::limits;
+use crate::model::defaults::TEMPLATE;
 use crate::model::kinds;
 use crate::model::manifest::Identity;
 use crate::model::object_digest::ObjectDigest;
@@ -21,8 +22,11 @@ pub(crate) struct WorkSpec {
 }
 
 impl WorkSpec {
-    /// Reads `spec` of a ManifestWork.
+    /// Reads `spec` of a ManifestWork, or the template of a ManifestWorkReplicaSet.
     pub(crate) fn of(mut spec: Value) -> Self {
+        if let Some(template) = spec.get_mut(TEMPLATE) {
+            spec = template.take();
+        }
         let strategies = UpdateStrategies::of(&spec);
         let option = spec.get("deleteOption").unwrap_or(&Value::Null);
         let delete_option = DeletionPolicy::from_value(option);

@@ -25,6 +25,8 @@ pub struct Desired {
     pub commit: Option<CommitId>,
     /// The works that Git wants, without frozen ones.
     pub works: BTreeMap<WorkKey, DesiredWork>,
+    /// The works that clusters get by ManifestWorkReplicaSets. `works` has the sets.
+    pub delivered: BTreeMap<ClusterName, Vec<Arc<DesiredWork>>>,
     /// The parts that could not be read, and are neither changed nor deleted.
     pub frozen: Frozen,
     /// The repository's budgets and windows.

@@ -6,6 +6,7 @@
 mod approvals;
 mod cluster;
 mod content;
+mod delivered;
 mod earlier;
 mod freeze;
 #[cfg(test)]
@@ -19,7 +20,7 @@ mod pass;
 mod rollouts;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::desired::{Desired, OpenGroups, Suspended, UncertainMembers};
@@ -50,6 +51,7 @@ use pass::{ClusterPlace, OpenCluster, PassError, RenderPass};
 use rollouts::rollouts;
 
 type GroupsByCluster = BTreeMap<ClusterName, Vec<Membership>>;
+type Delivered = BTreeMap<GroupName, BTreeSet<ClusterName>>;
 type RenderedClusters = BTreeMap<ClusterName, Arc<RenderedCluster>>;
 
 /// The clusters and groups of one snapshot.
@@ -58,6 +60,7 @@ struct Fleet {
     clusters: RenderedClusters,
     kinds: KindIndex,
     groups: Vec<Arc<GroupInputs>>,
+    delivered: Delivered,
     uncertain: BTreeMap<GroupName, UncertainMembers>,
     rollouts: BTreeMap<GroupName, GroupRollout>,
     open_groups: Option<Arc<OpenGroups>>,
@@ -83,6 +86,8 @@ pub struct Renderer {
     approved: Approvals,
     suspended: bool,
     groups: Vec<Arc<GroupInputs>>,
+    /// The clusters of groups with ManifestWorkReplicaSets.
+    delivered: Delivered,
     /// The groups that may have other members, with what is wrong with conditions.
     uncertain: BTreeMap<GroupName, UncertainMembers>,
     /// The groups with `rollout`, without their works.
@@ -110,6 +115,7 @@ impl Renderer {
             approved: Approvals::default(),
             suspended: false,
             groups: Vec::new(),
+            delivered: Delivered::new(),
             uncertain: BTreeMap::new(),
             rollouts: BTreeMap::new(),
             open_groups: None,
@@ -221,6 +227,7 @@ impl Renderer {
         self.clusters = fleet.clusters;
         self.kinds = fleet.kinds;
         self.groups = fleet.groups;
+        self.delivered = fleet.delivered;
         self.uncertain = fleet.uncertain;
         self.rollouts = fleet.rollouts;
         self.open_groups = fleet.open_groups;
@@ -265,6 +272,7 @@ impl Renderer {
         }
         fleet.diagnostics = found.diagnostics.into_iter().chain(diagnostics_of_groups).collect();
         fleet.uncertain = found.uncertain;
+        fleet.delivered = found.delivered;
         fleet.rollouts = rollouts(&found.by_cluster, &labels, facts);
         let (members, all) = (&mut found.by_cluster, &mut fleet.rollouts);
         let later = pass.earlier.assign(members, all, (&labels, facts), left_out);
@@ -394,6 +402,8 @@ impl Renderer {
             all.extend(of_order.iter().map(ScopedDiagnostic::new));
             frozen = self.freeze(&mut works, &all);
         }
+        let delivered = self.delivered_works(&works);
+        self.freeze_delivered(&works, &mut frozen);
         let later = self.clusters.values().flat_map(|cluster| &cluster.later_works);
         let later = later.filter_map(|rendered| rendered.work.as_ref());
         let later = later.map(|work| (work.key.clone(), work.objects.clone())).collect();
@@ -408,6 +418,7 @@ impl Renderer {
             source: self.source.clone(),
             commit,
             works,
+            delivered,
             frozen,
             rules: self.rules.clone(),
             approved: self.approved.clone(),

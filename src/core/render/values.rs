@@ -188,7 +188,12 @@ impl<'a> ClusterValues<'a> {
             KnownFact::Absent => Resolved::Unset { is_reported: true },
             KnownFact::Unknown => Resolved::Unknown,
         };
+        let is_replica_set = self.cluster.replica_set_namespace().is_some();
         match variable {
+            // It has one content for all clusters.
+            Variable::ClusterName | Variable::Label(_) | Variable::Claim(_) if is_replica_set => {
+                Resolved::Unset { is_reported: false }
+            }
             Variable::ClusterName => set(self.cluster.as_str(), false),
             Variable::Value(name) => {
                 let mut levels = self.levels.iter();
@@ -217,6 +222,12 @@ impl<'a> ClusterValues<'a> {
         let mut files = self.levels.iter().map(|level| level.file.as_str());
         let own = files.next().unwrap_or_default();
         let cluster = self.cluster;
+        if cluster.replica_set_namespace().is_some() {
+            return match (variable, files.next()) {
+                (Variable::Value(_), Some(group)) => format!("set it in `values` of {group}"),
+                _ => "a ManifestWorkReplicaSet has the same content for all clusters".to_owned(),
+            };
+        }
         match variable {
             // The same text for each member of a group, so that it is printed once.
             Variable::Value(_) | Variable::ClusterName => match files.next() {

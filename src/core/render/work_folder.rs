@@ -57,7 +57,6 @@ use folder_config::FolderConfig;
 use manifest_configs::WorkRules;
 use parts::WorkParts;
 use rule_index::TooManySteps;
-use settings::Settings;
 use sidecar::orphans;
 
 /// The outcome for one work folder.
@@ -137,8 +136,8 @@ pub fn render(
     let key = work_key(&folder, inherited.cluster, &mut files.diagnostics);
     let replaces_group = check_replaces(&folder, inherited, &mut files.diagnostics);
     let depends_on = dependencies::read(&folder, &mut files.diagnostics);
-    let levels = inherited.levels.iter().map(|level| level.settings);
-    let settings = Settings::merge(levels, work_file.as_ref());
+    check_delivery(&folder, inherited, &mut files.diagnostics);
+    let settings = inherited.settings(work_file.as_ref());
     let mut values = settings.substitute.then(|| Substitution::new(&inherited.values));
     let namespace = default_namespace::checked(&settings, &folder, &mut files.diagnostics);
     let rules = inherited.manifest_rules(kinds, &scope, namespace);
@@ -175,12 +174,13 @@ pub fn render(
         let frozen = failed.then(|| inherited.tenancy.of_folder(path, inherited.cluster));
         rendered.set_objects(&parts.manifests, &found.manifests, frozen, added.as_ref());
     }
-    let is_plain = rendered.diagnostics.is_empty() && ignore.is_empty();
-    rendered.reuse = if is_plain { folder.reuse() } else { Reuse::SameFolder };
+    if rendered.diagnostics.is_empty() && ignore.is_empty() {
+        rendered.reuse = folder.reuse();
+    }
     let key = key.filter(|_| !failed);
     // They may be large, and the work is put together from what is left.
     drop((sidecars, texts));
-    rendered.work = key.map(|key| parts.into_work(key, path, inherited.source));
+    rendered.work = key.map(|key| parts.into_work(key, path, inherited));
     Ok(rendered)
 }
 
@@ -397,6 +397,35 @@ fn check_replaces(
     }
     replaces.is_some()
 }
+
+/// What the folder of a ManifestWorkReplicaSet cannot have: no order, and no name for which OCM has
+/// no label.
+fn check_delivery(
+    folder: &FolderConfig<'_>,
+    inherited: &Inherited<'_>,
+    diagnostics: &mut WorkDiagnostics<'_>,
+) {
+    let Some(delivery) = inherited.delivery else { return };
+    if folder.work_file.is_some_and(|config| !config.value.depends_on.is_empty()) {
+        let message = "the work is delivered as a ManifestWorkReplicaSet, which waits for no other \
+                       work";
+        let found = diagnostics.of(Code::BadValue, folder.location("/dependsOn"), message);
+        diagnostics.push(found.with_field("dependsOn"));
+    }
+    // Its ManifestWorks have the label `NAMESPACE.NAME` (OCM hub, A.3).
+    let label = delivery.place.namespace().len() + 1 + folder.work_name().len();
+    if label > LABEL_BYTES_MAX {
+        let message = format!(
+            "the ManifestWorkReplicaSet cannot have this name: with the namespace {} it has \
+             {label} characters, and OCM takes at most {LABEL_BYTES_MAX}",
+            delivery.place.namespace()
+        );
+        diagnostics.add(Code::BadName, folder.location("/name"), message);
+    }
+}
+
+/// The most that the value of a label has, in bytes.
+const LABEL_BYTES_MAX: usize = 63;
 
 /// The key that work.yaml or the folder's name gives.
 fn work_key(

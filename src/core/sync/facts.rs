@@ -211,6 +211,7 @@ impl SourceFacts {
                 let differs = self.hub.record_change(*work);
                 differs.is_some_and(|differs| differs || waits_for_agent)
             }
+            HubEvent::ListedSets(sets) => self.hub.record_sets(sets),
             HubEvent::Gone(key) => self.hub.record_gone(&key),
             HubEvent::Interrupted(_) => false,
         };
@@ -301,7 +302,19 @@ impl SourceFacts {
         let revisions =
             InputRevisions { desired: &self.desired_revisions, observed: self.hub.revisions() };
         self.to_read.update(desired, observed, revisions);
-        self.hub.contents_to_read(self.to_read.moving(), now)
+        let moving = self.to_read.moving().with_receiving_sets(desired);
+        self.hub.contents_to_read(moving, now)
+    }
+
+    /// ManifestWorkReplicaSets whose ManifestWorks are read before the next plan, as of the last
+    /// [`Self::contents_to_read`].
+    pub fn sets_to_read(&self) -> Vec<WorkKey> {
+        self.hub.sets_to_read()
+    }
+
+    /// Records the ManifestWorks of a set. Without them, none of its objects moves.
+    pub fn set_works_of_set(&mut self, set: &WorkKey, read: Result<Vec<ObservedWork>, HubError>) {
+        self.hub.record_set_works(set, read.ok());
     }
 
     /// Records the content of works. After a failure, the next read is due at `retry`.

@@ -1,7 +1,7 @@
 //! The guards of one source: approvals, suspensions, restored hubs, rewinds, and windows for
 //! changes. They set the policy of the next plan. No IO and no clock.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -16,6 +16,7 @@ use crate::model::name::WorkKey;
 use crate::model::source_origin::SourceOrigin;
 use crate::plan::drift_backoff::Contentions;
 use crate::plan::record::{Record, RecordInputs};
+use crate::plan::removed_set::RemovedSet;
 use crate::plan::rollouts::RolloutWaits;
 use crate::plan::{Guard, Plan, PlanPolicy, PlanStep, Reason};
 use crate::render::desired::Desired;
@@ -106,6 +107,13 @@ impl Guards {
             self.policy.rollout_waits = waits;
         }
         differs
+    }
+
+    /// Sets what becomes of replica sets that Git no longer has.
+    pub(crate) fn set_removed_sets(&mut self, sets: BTreeMap<WorkKey, RemovedSet>) {
+        if sets != self.policy.removed_sets {
+            self.policy.removed_sets = sets;
+        }
     }
 
     /// Updates the policy from the facts at this time; does nothing before Git and the hub are

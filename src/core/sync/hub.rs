@@ -13,6 +13,8 @@ use crate::plan::record::{Record, RecordError};
 pub enum HubEvent {
     /// The complete state: works that are not in it do not exist.
     Listed(Vec<ObservedWork>),
+    /// The complete state of the ManifestWorkReplicaSets.
+    ListedSets(Vec<ObservedWork>),
     /// Created or changed.
     Changed(Box<ObservedWork>),
     /// Deleted, or no longer labelled as this source's.
@@ -89,6 +91,9 @@ pub enum HubError {
     /// The ManifestWork CRD is not installed.
     #[error("the hub does not know ManifestWork")]
     CrdMissing,
+    /// The ManifestWorkReplicaSet CRD is not installed.
+    #[error("the hub does not know ManifestWorkReplicaSet")]
+    ReplicaSetCrdMissing,
     /// A time-out, 429, 5xx or no connection: retry later. The write may have taken place.
     #[error("the hub did not answer: {message}")]
     Unavailable {
@@ -112,7 +117,8 @@ impl HubError {
             | Self::Forbidden { .. }
             | Self::NamespaceMissing { .. }
             | Self::InvalidRecord { .. }
-            | Self::CrdMissing => RetryClass::Blocked,
+            | Self::CrdMissing
+            | Self::ReplicaSetCrdMissing => RetryClass::Blocked,
             Self::WriteRejected { .. } => RetryClass::Rejected,
         }
     }
@@ -145,6 +151,10 @@ impl OperationError for HubError {
             Self::InvalidRecord { .. } => "delete that Lease to start over",
             Self::CrdMissing => {
                 "install Open Cluster Management, or the CRD that `gitwork crds` prints"
+            }
+            Self::ReplicaSetCrdMissing => {
+                "install the CRD that `gitwork crds` prints, and run `gitwork controller` or OCM's \
+                 controller; or remove `deliver` from the group"
             }
             Self::Exists { .. }
             | Self::Stale { .. }

@@ -8,7 +8,7 @@ use crate::model::cluster_revisions::ClusterRevisions;
 use crate::model::name::{CommitId, SourceId, WorkKey};
 use crate::plan::Effect;
 use crate::plan::moves::{MovingWorks, remaining_owners};
-use crate::plan::observed::{Observed, ObservedWork, WorkContent};
+use crate::plan::observed::{DeliveredWork, Observed, ObservedWork, WorkContent};
 use crate::plan::{Plan, rewind};
 use crate::sync::confirmed_works::ConfirmedWorks;
 use crate::sync::work_counts::WorkCounts;
@@ -29,6 +29,8 @@ pub struct ObservedHub {
     revisions: ClusterRevisions,
     /// Works that take part in moves, as of the last [`Self::contents_to_read`].
     moving: BTreeSet<WorkKey>,
+    /// ManifestWorkReplicaSets that take part in moves, as of then.
+    sets: BTreeSet<WorkKey>,
     /// When contents may be read again after a failure.
     contents_due: Option<Instant>,
     /// Works of moves that were read again.
@@ -43,6 +45,7 @@ impl ObservedHub {
             counts: WorkCounts::default(),
             revisions: ClusterRevisions::default(),
             moving: BTreeSet::new(),
+            sets: BTreeSet::new(),
             contents_due: None,
             confirmed: ConfirmedWorks::default(),
         }
@@ -98,6 +101,8 @@ impl ObservedHub {
         }
         self.confirmed.retain(&moving.all);
         self.moving = moving.all;
+        self.sets = moving.sets.into_iter().map(|(_, set)| set).collect();
+        self.forget_delivered();
         self.contents_due = self.contents_due.filter(|due| *due > now);
         if self.contents_due.is_some() { Vec::new() } else { moving.unread.into_iter().collect() }
     }
@@ -122,7 +127,45 @@ impl ObservedHub {
 
     /// Whether a work takes part in a move, so that the status of its agent matters.
     pub(crate) fn is_moving(&self, key: &WorkKey) -> bool {
-        self.moving.contains(key)
+        self.moving.contains(key) || self.sets.contains(key)
+    }
+
+    /// ManifestWorkReplicaSets whose ManifestWorks are read before each plan: no watch shows them.
+    pub(crate) fn sets_to_read(&self) -> Vec<WorkKey> {
+        self.sets.iter().cloned().collect()
+    }
+
+    /// Records the ManifestWorks of a set. `None` if they could not be read: nothing is known of
+    /// them then.
+    pub(crate) fn record_set_works(&mut self, set: &WorkKey, works: Option<Vec<ObservedWork>>) {
+        let Some(observed) = &mut self.observed else { return };
+        let is_read = works.is_some();
+        let of_set =
+            |work: ObservedWork| (work.key.clone(), DeliveredWork { set: set.clone(), work });
+        let now: BTreeMap<WorkKey, DeliveredWork> =
+            works.into_iter().flatten().map(of_set).collect();
+        let before: BTreeMap<WorkKey, DeliveredWork> =
+            observed.delivered.extract_if(.., |_, one| one.set == *set).collect();
+        for key in before.keys().chain(now.keys()) {
+            if before.get(key) != now.get(key) {
+                self.revisions.mark(&key.cluster);
+            }
+        }
+        observed.delivered.extend(now);
+        let was_read = match is_read {
+            true => !observed.read_sets.insert(set.clone()),
+            false => observed.read_sets.remove(set),
+        };
+        if was_read != is_read {
+            self.revisions.mark(&set.cluster);
+        }
+    }
+
+    /// Forgets the ManifestWorks of sets that no longer take part in moves.
+    fn forget_delivered(&mut self) {
+        let read = self.observed.iter().flat_map(|observed| observed.read_sets.iter());
+        let left: Vec<WorkKey> = read.filter(|set| !self.sets.contains(*set)).cloned().collect();
+        left.iter().for_each(|set| self.record_set_works(set, None));
     }
 
     /// This process has become the leader.
@@ -167,6 +210,16 @@ impl ObservedHub {
         observed.record_list(&self.source, works);
         self.counts = WorkCounts::of(&self.source, observed);
         self.revisions.mark_all();
+    }
+
+    /// Records a complete list of the source's replica sets. Gives whether the hub was listed
+    /// before.
+    pub(crate) fn record_sets(&mut self, sets: Vec<ObservedWork>) -> bool {
+        let Some(observed) = &mut self.observed else { return false };
+        observed.record_sets(&self.source, sets);
+        self.counts = WorkCounts::of(&self.source, observed);
+        self.revisions.mark_all();
+        true
     }
 
     /// When the works of each cluster changed, or what was read of them.

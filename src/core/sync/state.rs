@@ -15,6 +15,7 @@ use crate::plan::lint::PlanViolation;
 use crate::plan::observed::ObservedWork;
 use crate::plan::order::{UpdateWaits, awaited_works};
 use crate::plan::record::Record;
+use crate::plan::replica_sets::removed_sets;
 use crate::plan::rollouts::RolloutControl;
 use crate::plan::{Effect, Plan, PlanStep};
 use crate::report::status::incremental::{IncrementalStatus, SharedInputs};
@@ -231,6 +232,8 @@ impl SyncState {
         // All responses to the last plan have arrived.
         self.facts.hub.settle();
         self.guards.set_overdue_updates(self.update_waits.overdue(now));
+        let known = self.facts.inputs(self.guards.policy())?;
+        self.guards.set_removed_sets(removed_sets(known.desired, known.observed));
         let inputs = self.facts.inputs(self.guards.policy())?;
         let (revisions, revision) = (self.facts.revisions(), self.facts.revision());
         let plan = self.last_plan.replace(inputs, revisions, revision);

@@ -59,7 +59,10 @@ impl WorksToRead {
         for found in removed_candidates(desired, observed) {
             self.removed.entry(found.0.cluster.clone()).or_default().push(found);
         }
-        let MovingWorks { all, unread } = MovingWorks::of(desired, observed);
+        let MovingWorks { all, unread, sets } = MovingWorks::of(desired, observed);
+        for (cluster, set) in sets {
+            self.moving.entry(cluster.clone()).or_default().sets.insert((cluster, set));
+        }
         for key in all {
             self.moving.entry(key.cluster.clone()).or_default().all.insert(key);
         }
@@ -84,6 +87,8 @@ impl WorksToRead {
     pub(super) fn moving(&self) -> MovingWorks {
         let all = self.moving.values();
         let unread = all.clone().flat_map(|works| works.unread.iter().cloned()).collect();
-        MovingWorks { all: all.flat_map(|works| works.all.iter().cloned()).collect(), unread }
+        let sets = all.clone().flat_map(|works| works.sets.iter().cloned()).collect();
+        let all = all.flat_map(|works| works.all.iter().cloned()).collect();
+        MovingWorks { all, unread, sets }
     }
 }

@@ -26,7 +26,8 @@ pub(super) async fn ask_directives(
     is_requested
 }
 
-/// Reads works that give objects to others. Without it, such objects stay where they are.
+/// Reads works that give objects to others, and the works of replica sets that give or get some.
+/// Without it, such objects stay where they are.
 pub(super) async fn read_contents(
     hub: &dyn Hub,
     id: &SourceId,
@@ -34,6 +35,14 @@ pub(super) async fn read_contents(
     now: Instant,
 ) {
     let keys = facts.contents_to_read(now);
+    for set in facts.sets_to_read() {
+        let works = hub.set_works(&set).await;
+        if let Err(error) = &works {
+            log_error!(warn, error, source = %id, set = %set, "cannot read the works of a replica \
+                set; no object moves from it or to it");
+        }
+        facts.set_works_of_set(&set, works);
+    }
     if keys.is_empty() {
         return;
     }

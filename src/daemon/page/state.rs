@@ -117,7 +117,7 @@ impl Page {
         work: &str,
     ) -> Option<WorkDetail> {
         let key = WorkKey {
-            cluster: ClusterName::parse(cluster).ok()?,
+            cluster: ClusterName::parse_place(cluster).ok()?,
             work: WorkName::parse(work).ok()?,
         };
         let published = self.lock();

@@ -2,6 +2,7 @@
 //! tests write what OCM's Placement controller and the agents would.
 
 mod agents;
+mod deliver;
 mod faults;
 pub mod fixture;
 mod replicas;

@@ -188,6 +188,7 @@ impl World {
             works.insert(key.clone(), work);
         }
         Desired {
+            delivered: BTreeMap::new(),
             source: self.source.clone(),
             commit: Some(self.commit()),
             works,
@@ -209,6 +210,7 @@ impl World {
         while let Some(Some(event)) = self.events.next().now_or_never() {
             match event {
                 HubEvent::Listed(works) => self.observed.record_list(&source, works),
+                HubEvent::ListedSets(sets) => self.observed.record_sets(&source, sets),
                 HubEvent::Changed(work) => self.observed.record_change(*work),
                 HubEvent::Gone(key) => self.observed.record_gone(&source, &key),
                 HubEvent::Interrupted(_) => {}

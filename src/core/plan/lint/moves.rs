@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::Write;
+use crate::model::defaults::TEMPLATE;
 use crate::model::digest::Digest;
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::WorkBody;
@@ -63,6 +64,9 @@ impl<'a> Write<'a> {
             return true;
         }
         let works = self.objects.works();
+        if self.is_delivered_to(&key.cluster, digest) {
+            return true;
+        }
         let others = works.in_git.get(&(&key.cluster, digest)).into_iter().flatten();
         let frozen = works.frozen.get(&key.cluster).into_iter().flatten();
         others.into_iter().any(|other| *other != key)
@@ -118,16 +122,22 @@ impl<'a> Write<'a> {
     /// plan leaves it so.
     fn is_owned_elsewhere(&self, digest: ObjectDigest) -> bool {
         let source = &self.inputs.desired.source;
-        self.others(digest).any(|work| {
-            work.is_ours(source)
-                && !work.deleting
-                && work.object(digest).is_some_and(ListedObject::is_owned)
-                && self.objects.goes_on_owning(work, digest)
-        })
+        let by_set = self.is_owned_by_set(&self.step.key.cluster, digest);
+        by_set
+            || self.others(digest).any(|work| {
+                work.is_ours(source)
+                    && !work.deleting
+                    && work.object(digest).is_some_and(ListedObject::is_owned)
+                    && self.objects.goes_on_owning(work, digest)
+            })
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.effect.body().is_some_and(|body| manifests(&body.spec.value()).is_empty())
+        let is_empty = |body: &WorkBody| {
+            let spec = body.spec.value();
+            manifests(spec.get(TEMPLATE).unwrap_or(&spec)).is_empty()
+        };
+        self.effect.body().is_some_and(|body| is_empty(body))
     }
 }
 

@@ -74,6 +74,7 @@ impl World {
             [on_hub("edited", "old"), on_hub("stays", "new"), on_hub("gone", "old"), released];
         Self {
             desired: Desired {
+                delivered: BTreeMap::new(),
                 source: source(),
                 commit: None,
                 works: wanted.into(),

@@ -93,8 +93,11 @@ pub(super) fn gives_all<'a>(
 ) -> bool {
     let Some(work) = inputs.observed.works.get(key) else { return false };
     // What an unreadable folder may have can still be this work's own.
-    let is_certain =
-        |one: &&ObjectMove| one.from != one.to && inputs.desired.works.contains_key(&one.to);
+    let is_certain = |one: &&ObjectMove| {
+        // A replica set is another cluster's in the inputs of this one.
+        one.to.is_replica_set()
+            || (one.from != one.to && inputs.desired.works.contains_key(&one.to))
+    };
     let moves = giving.into_iter().filter(is_certain);
     let given: BTreeSet<ObjectDigest> = moves.map(|one| one.digest).collect();
     !work.objects.is_empty() && work.objects.iter().all(|object| given.contains(&object.digest))

@@ -8,6 +8,7 @@ use crate::model::work::{DesiredWork, NamedObject};
 use crate::plan::inputs::PlanInputs;
 use crate::plan::moves::leaving::LeavingObjects;
 use crate::plan::observed::{Observed, ObservedWork};
+use crate::plan::replica_sets::removed;
 use crate::render::desired::{Desired, FrozenWork};
 
 /// A move, before it is known how far it has come.
@@ -25,6 +26,9 @@ pub(super) struct FoundMove<'a> {
 pub(super) enum Receiver<'a> {
     /// A work with this object.
     Work(&'a DesiredWork, &'a NamedObject),
+    /// The ManifestWork of a ManifestWorkReplicaSet with this object. The set's controller writes
+    /// it.
+    Set(&'a DesiredWork, &'a NamedObject),
     /// A frozen work, which has the object or may have it.
     Frozen(&'a WorkKey),
     /// A work that gets the object once the wave of its cluster begins; or the giving work, which
@@ -35,7 +39,7 @@ pub(super) enum Receiver<'a> {
 impl<'a> Receiver<'a> {
     pub(super) fn key(self) -> &'a WorkKey {
         match self {
-            Self::Work(work, _) => &work.key,
+            Self::Work(work, _) | Self::Set(work, _) => &work.key,
             Self::Frozen(key) | Self::Later(key) => key,
         }
     }
@@ -48,6 +52,9 @@ pub struct MovingWorks {
     pub all: BTreeSet<WorkKey>,
     /// Giving works whose content must be read from the hub before the next plan.
     pub unread: BTreeSet<WorkKey>,
+    /// ManifestWorkReplicaSets that give or get objects, each with a cluster where they do, or with
+    /// its own place: their ManifestWorks must be read.
+    pub sets: BTreeSet<(ClusterName, WorkKey)>,
 }
 
 impl MovingWorks {
@@ -56,13 +63,39 @@ impl MovingWorks {
         let mut works = Self::default();
         for found in find_all(desired, observed) {
             let (from, to) = (&found.from.key, found.to.key());
-            works.all.extend([from.clone(), to.clone()]);
+            works.all.insert(from.clone());
             if observed.content(from).is_none() {
                 works.unread.insert(from.clone());
             }
+            match found.to {
+                Receiver::Set(..) => drop(works.sets.insert((from.cluster.clone(), to.clone()))),
+                _ => drop(works.all.insert(to.clone())),
+            }
+        }
+        for set in removed(desired, observed).filter(|set| !set.deleting) {
+            works.all.insert(set.key.clone());
+            works.sets.insert((set.key.cluster.clone(), set.key.clone()));
+            if observed.content(&set.key).is_none() {
+                works.unread.insert(set.key.clone());
+            }
+        }
+        for key in observed.delivered.keys() {
+            let of_cluster = WorkKey::entries_of(&desired.works, &key.cluster);
+            works.all.extend(of_cluster.map(|(key, _)| key.clone()));
         }
         works.all.extend(LeavingObjects::observe(observed).shared(observed).into_iter().cloned());
         works
+    }
+}
+
+impl MovingWorks {
+    /// With all sets of Git, if Git has lost one: they may get its objects.
+    pub fn with_receiving_sets(mut self, desired: &Desired) -> Self {
+        if self.sets.iter().any(|(place, set)| *place == set.cluster) {
+            let sets = WorkKey::replica_sets_of(&desired.works);
+            self.sets.extend(sets.map(|(key, _)| (key.cluster.clone(), key.clone())));
+        }
+        self
     }
 }
 
@@ -94,6 +127,16 @@ fn find_all<'a>(desired: &'a Desired, observed: &'a Observed) -> Vec<FoundMove<'
             let givers = lost.remove(&(&to.key.cluster, digest)).into_iter().flatten();
             let to = Receiver::Work(to, object);
             found.extend(givers.map(|from| FoundMove { digest, from, to }));
+        }
+    }
+    for (cluster, sets) in desired.delivered.iter().filter(|(name, _)| clusters.contains(name)) {
+        for to in sets {
+            for object in &*to.objects {
+                let digest = object.digest;
+                let givers = lost.remove(&(cluster, digest)).into_iter().flatten();
+                let to = Receiver::Set(to, object);
+                found.extend(givers.map(|from| FoundMove { digest, from, to }));
+            }
         }
     }
     let frozen = desired.frozen.objects_by_cluster();

@@ -70,7 +70,8 @@ impl Moves {
         for one in &all {
             by_work.entry(&one.from).or_default().push(one);
             // What only a later or a rejected content has stays in its own work.
-            if one.to != one.from {
+            // The works of a replica set are written by its controller.
+            if one.to != one.from && one.to.is_work() {
                 by_work.entry(&one.to).or_default().push(one);
             }
         }
@@ -81,7 +82,8 @@ impl Moves {
             Some((key.clone(), body::transitional(key, &moves, leaving, inputs)?))
         });
         let transitional = transitional.collect();
-        let received = all.iter().filter(|one| one.progress != MoveProgress::WaitsForWave);
+        let received = all.iter().filter(|one| one.to.is_work());
+        let received = received.filter(|one| one.progress != MoveProgress::WaitsForWave);
         let receivers = received.map(|one| one.to.clone()).collect();
         let mut giving: BTreeMap<WorkKey, Vec<ObjectMove>> = BTreeMap::new();
         for one in all {

@@ -124,10 +124,18 @@ impl MoveProgress {
     }
 }
 
+/// A work of the cluster by its name, a replica set by its whole one.
+fn receiver_name(to: &WorkKey) -> String {
+    match to.cluster.replica_set_namespace() {
+        Some(namespace) => format!("the ManifestWorkReplicaSet {namespace}/{}", to.work),
+        None => to.work.to_string(),
+    }
+}
+
 impl fmt::Display for ObjectMove {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { object, progress, .. } = self;
-        let (from, to) = (&self.from.work, &self.to.work);
+        let (from, to) = (&self.from.work, receiver_name(&self.to));
         let held = if progress.is_held() { "held: " } else { "" };
         if *progress == MoveProgress::Unreadable {
             return write!(
@@ -136,7 +144,7 @@ impl fmt::Display for ObjectMove {
                  cannot be read; {from} keeps it until then"
             );
         }
-        if *progress == MoveProgress::WaitsForWave && from == to {
+        if *progress == MoveProgress::WaitsForWave && self.from == self.to {
             return write!(
                 f,
                 "{object} is not in the content that {from} has until the wave of its cluster; \

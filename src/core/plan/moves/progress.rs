@@ -85,12 +85,18 @@ fn receivers<'a>(
 ) -> BTreeMap<&'a WorkKey, Side<'a>> {
     let mut all = BTreeMap::new();
     for one in found {
-        let Receiver::Work(work, _) = one.to else { continue };
-        all.entry(&work.key).or_insert_with(|| {
-            let on_hub = inputs.observed.works.get(&work.key);
-            let on_hub = on_hub.filter(|there| there.is_ours(&inputs.desired.source));
-            Side::of(work.body.spec.value(), on_hub)
-        });
+        match one.to {
+            Receiver::Work(work, _) => all.entry(&work.key).or_insert_with(|| {
+                let on_hub = inputs.observed.works.get(&work.key);
+                let on_hub = on_hub.filter(|there| there.is_ours(&inputs.desired.source));
+                Side::of(work.body.spec.value(), on_hub)
+            }),
+            Receiver::Set(set, _) => all.entry(&set.key).or_insert_with(|| {
+                let on_hub = inputs.observed.delivered_by(&set.key, &one.from.key.cluster);
+                Side::of(set.body.spec.value(), on_hub)
+            }),
+            Receiver::Frozen(_) | Receiver::Later(_) => continue,
+        };
     }
     all
 }
@@ -226,7 +232,7 @@ impl<'a> Giver<'a> {
 
     /// The object, with the plural of its kind as in the receiving work, if that can be read.
     fn identity(&self, found: &FoundMove<'_>) -> Identity {
-        if let Receiver::Work(work, object) = found.to {
+        if let Receiver::Work(work, object) | Receiver::Set(work, object) = found.to {
             let receiver = self.receivers.get(&work.key);
             let manifest = receiver.and_then(|receiver| receiver.spec.manifest(found.digest));
             return Identity::of_manifest(manifest.unwrap_or(&Value::Null), &object.resource);
@@ -246,7 +252,7 @@ impl<'a> Giver<'a> {
         }
         let Some(content) = self.content() else { return MoveProgress::Unread };
         let to = match found.to {
-            Receiver::Work(to, _) => to,
+            Receiver::Work(to, _) | Receiver::Set(to, _) => to,
             Receiver::Frozen(_) => return MoveProgress::Unreadable,
             Receiver::Later(_) => return MoveProgress::WaitsForWave,
         };
@@ -269,7 +275,9 @@ impl<'a> Giver<'a> {
         if orphans && from.object(digest).is_some_and(ListedObject::is_orphaned) {
             return MoveProgress::Orphaned;
         }
-        if let Some(why) = (self.stands_still)(&to.key) {
+        // A set that stands still has no work that gets the object: the move goes on later.
+        let stands_still = (self.stands_still)(&to.key).filter(|_| to.key.is_work());
+        if let Some(why) = stands_still {
             return stopped(&to.key, &why);
         }
         if orphans {

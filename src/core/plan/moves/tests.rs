@@ -121,6 +121,7 @@ impl World {
     /// A cluster whose agent has applied these works.
     fn settled(works: &[Work<'_>]) -> Self {
         let desired = Desired {
+            delivered: BTreeMap::new(),
             source: SourceId::parse("fleet").unwrap(),
             commit: None,
             works: BTreeMap::new(),

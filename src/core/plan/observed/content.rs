@@ -3,9 +3,11 @@
 
 use serde_json::Value;
 
-use crate::model::defaults::without_defaults;
+use crate::model::defaults::{TEMPLATE, without_defaults};
 use crate::model::digest::Digest;
-use crate::model::work::{OWN_ANNOTATIONS, OWN_LABELS, WorkBody, WorkMetadata};
+use crate::model::work::{
+    OWN_ANNOTATIONS, OWN_LABELS, OWN_SET_ANNOTATIONS, WorkBody, WorkMetadata,
+};
 use crate::plan::observed::work::{managed_keys, set_by_gitwork, texts};
 
 /// The spec of a ManifestWork, and the labels and annotations that gitwork set on it.
@@ -13,16 +15,21 @@ use crate::plan::observed::work::{managed_keys, set_by_gitwork, texts};
 pub struct WorkContent(WorkBody);
 
 impl WorkContent {
-    /// Reads a ManifestWork from the API server. Fields with the CRD's default are left out.
+    /// Reads a ManifestWork or a ManifestWorkReplicaSet from the API server. Fields with the CRD's
+    /// default are left out.
     pub fn from_manifest_work(mut object: Value) -> Self {
         let spec = object.get_mut("spec").map(Value::take).unwrap_or_default();
         let metadata = object.get("metadata").unwrap_or(&Value::Null);
         let labels = texts(metadata, "labels");
         let annotations = texts(metadata, "annotations");
         let owned = managed_keys(&annotations);
+        let (own_labels, own_annotations): (&[&str], &[&str]) = match spec.get(TEMPLATE) {
+            Some(_) => (&[], &OWN_SET_ANNOTATIONS),
+            None => (&OWN_LABELS, &OWN_ANNOTATIONS),
+        };
         let metadata = WorkMetadata {
-            labels: set_by_gitwork(&labels, &OWN_LABELS, &owned.labels),
-            annotations: set_by_gitwork(&annotations, &OWN_ANNOTATIONS, &owned.annotations),
+            labels: set_by_gitwork(&labels, own_labels, &owned.labels),
+            annotations: set_by_gitwork(&annotations, own_annotations, &owned.annotations),
         };
         Self(WorkBody::from_parts(without_defaults(spec), &metadata))
     }

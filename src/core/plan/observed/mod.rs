@@ -3,6 +3,7 @@
 mod agent;
 mod content;
 mod object;
+mod set_status;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -11,5 +12,5 @@ mod works;
 pub use agent::{AGENT_FINALIZER, AgentView};
 pub use content::WorkContent;
 pub use object::ListedObject;
-pub use work::{ManagedKeys, ObservedWork, UnreadableWork};
-pub use works::{GoneWork, NormalizedWrite, Observed};
+pub use work::{LABEL_REPLICA_SET, ManagedKeys, ObservedWork, UnreadableWork};
+pub use works::{DeliveredWork, GoneWork, NormalizedWrite, Observed};

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::limits;
+use crate::model::defaults::TEMPLATE;
 use crate::model::digest::Digest;
 use crate::model::name::{ClusterName, SourceId, WorkKey, WorkName};
 use crate::model::object_digest::ObjectDigest;
@@ -18,14 +19,18 @@ use crate::model::work;
 use crate::model::work::{
     ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_CREATED_DURING_HOLD, ANNOTATION_GROUP_CONTENT,
     ANNOTATION_HASH, ANNOTATION_MANAGED_KEYS, ANNOTATION_PATH, ANNOTATION_PRUNE, DeletionPolicy,
-    LABEL_SOURCE, MANAGER, OWN_ANNOTATIONS, OWN_LABELS,
+    LABEL_SOURCE, MANAGER, OWN_ANNOTATIONS, OWN_LABELS, OWN_SET_ANNOTATIONS,
 };
 use crate::plan::conflicting_manager::ConflictingManager;
 use crate::plan::observed::agent::AgentView;
 use crate::plan::observed::object;
 use crate::plan::observed::object::ListedObject;
+use crate::plan::observed::set_status::{self, SetCounts};
 
-/// One ManifestWork on the hub.
+/// The label of ManifestWorks that a ManifestWorkReplicaSet owns: `NAMESPACE.NAME` of it.
+pub const LABEL_REPLICA_SET: &str = "work.open-cluster-management.io/manifestworkreplicaset";
+
+/// One ManifestWork on the hub, or one ManifestWorkReplicaSet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ObservedWork {
     /// Its namespace and name.
@@ -78,7 +83,10 @@ pub struct ObservedWork {
     pub agent: AgentView,
     /// The status that the agent reports.
     pub status: StatusView,
-    /// The objects that it lists, sorted by digest.
+    /// The ManifestWorks that it is: one, or those of a ManifestWorkReplicaSet by its status.
+    pub works: usize,
+    /// The objects that it lists, sorted by digest. None of a ManifestWorkReplicaSet: its
+    /// ManifestWorks list them.
     pub objects: Box<[ListedObject]>,
     /// Objects that the work no longer lists, and that its agent reports from before; sorted.
     pub left: Box<[ObjectDigest]>,
@@ -129,36 +137,59 @@ impl OperationError for UnreadableWork {
 impl ObservedWork {
     /// Reads a ManifestWork from the API server. Users and other programs may write anything into
     /// it: a field that cannot be read counts as not set.
-    pub fn from_manifest_work(mut object: Value) -> Result<Self, UnreadableWork> {
+    pub fn from_manifest_work(object: Value) -> Result<Self, UnreadableWork> {
+        Self::read(object, ObservedKind::ManifestWork)
+    }
+
+    /// Reads a ManifestWorkReplicaSet from the API server. Its source is in an annotation: its
+    /// labels are those of its ManifestWorks, which are not gitwork's.
+    pub fn from_replica_set(mut object: Value) -> Result<Self, UnreadableWork> {
+        let generation = object.pointer("/metadata/generation").and_then(Value::as_i64);
+        let status = object.get_mut("status").map(Value::take).unwrap_or_default();
+        let counts = SetCounts::of(&status);
+        let of_work = set_status::work_status(&status, generation.unwrap_or_default());
+        if let Value::Object(fields) = &mut object {
+            fields.insert("status".into(), of_work);
+        }
+        let is_seen = object.get("metadata").is_some_and(set_status::is_seen);
+        let mut read = Self::read(object, ObservedKind::ReplicaSet)?;
+        read.agent.seen = is_seen;
+        read.works = usize::try_from(counts.total).unwrap_or(usize::MAX).max(1);
+        (read.status.manifests, read.status.manifests_applied) = (counts.total, counts.applied);
+        Ok(read)
+    }
+
+    fn read(mut object: Value, kind: ObservedKind) -> Result<Self, UnreadableWork> {
         let spec = object.get_mut("spec").map(Value::take).unwrap_or_default();
         let metadata = object.get("metadata").unwrap_or(&Value::Null);
-        let key = key(metadata)?;
+        let key = kind.key(metadata)?;
         let status = object.get("status").unwrap_or(&Value::Null);
         let generation = metadata.get("generation").and_then(Value::as_i64).unwrap_or_default();
-        let manifests =
-            spec.pointer("/workload/manifests").and_then(Value::as_array).map_or(0, Vec::len);
+        let of_works = kind.spec_of_works(&spec);
+        let manifests = of_works.pointer("/workload/manifests").and_then(Value::as_array);
+        let manifests = manifests.map_or(0, Vec::len);
         let labels = texts(metadata, "labels");
         let annotations = texts(metadata, "annotations");
         let owned = managed_keys(&annotations);
+        let (source, adopt) = kind.owners(&labels, &annotations);
         let delete_option =
-            DeletionPolicy::from_value(spec.get("deleteOption").unwrap_or(&Value::Null));
+            DeletionPolicy::from_value(of_works.get("deleteOption").unwrap_or(&Value::Null));
         let objects = object::objects(&spec, status, generation, &delete_option);
         let left = object::left(&objects, status);
         let digest = work::digest(
             spec,
-            &set_by_gitwork(&labels, &OWN_LABELS, &owned.labels),
-            &set_by_gitwork(&annotations, &OWN_ANNOTATIONS, &owned.annotations),
+            &set_by_gitwork(&labels, kind.own_labels(), &owned.labels),
+            &set_by_gitwork(&annotations, kind.own_annotations(), &owned.annotations),
         );
-        let written = annotations.get(ANNOTATION_HASH).and_then(|text| Digest::parse(text));
-        let is_edited = labels.contains_key(LABEL_SOURCE) && written != Some(digest);
+        let digest_of = |key| annotations.get(key).and_then(|text| Digest::parse(text));
+        let written = digest_of(ANNOTATION_HASH);
+        let is_edited = source.is_some() && written != Some(digest);
         let editor =
             || Arc::new(ConflictingManager::of(metadata, &owned.labels, &owned.annotations));
         let edited_by = is_edited.then(editor);
         let annotation = |key: &str, bytes_max: usize| {
-            annotations
-                .get(key)
-                .filter(|text| text.len() <= bytes_max)
-                .map(|text| (*text).to_owned())
+            let found = annotations.get(key).filter(|text| text.len() <= bytes_max);
+            found.map(|text| (*text).to_owned())
         };
         Ok(Self {
             key,
@@ -166,9 +197,8 @@ impl ObservedWork {
             resource_version: required(metadata, "resourceVersion", "metadata.resourceVersion")?
                 .to_owned(),
             generation,
-            // Any value counts: a work with a label that gitwork would not write is another's.
-            source: labels.get(LABEL_SOURCE).map(|text| (*text).to_owned()),
-            adopt: annotation(ANNOTATION_ADOPT, 63),
+            source: source.map(str::to_owned),
+            adopt: annotation(ANNOTATION_ADOPT, 63).filter(|_| adopt),
             digest,
             written,
             written_at: written_at(metadata),
@@ -177,17 +207,17 @@ impl ObservedWork {
             delete_option,
             prune: annotations.get(ANNOTATION_PRUNE) != Some(&"false"),
             created_during_hold: annotations.contains_key(ANNOTATION_CREATED_DURING_HOLD),
-            group_content: annotations
-                .get(ANNOTATION_GROUP_CONTENT)
-                .and_then(|text| Digest::parse(text)),
+            group_content: digest_of(ANNOTATION_GROUP_CONTENT),
             deleting: metadata.get("deletionTimestamp").is_some_and(|time| !time.is_null()),
-            unowned: is_unowned(metadata, &labels, &annotations),
+            unowned: kind == ObservedKind::ManifestWork
+                && is_unowned(metadata, &labels, &annotations),
             owned,
             edited_by,
             labels_absent: !metadata.get("labels").is_some_and(Value::is_object),
             annotations_absent: !metadata.get("annotations").is_some_and(Value::is_object),
             agent: AgentView::of(metadata, status, manifests == 0),
             status: StatusView::of(status, generation, manifests),
+            works: 1,
             objects,
             left,
         })
@@ -244,7 +274,63 @@ fn required<'a>(
     metadata.get(name).and_then(Value::as_str).ok_or(UnreadableWork::Missing { field })
 }
 
-fn key(metadata: &Value) -> Result<WorkKey, UnreadableWork> {
+/// The kind of an object that is read as a work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ObservedKind {
+    ManifestWork,
+    ReplicaSet,
+}
+
+impl ObservedKind {
+    fn key(self, metadata: &Value) -> Result<WorkKey, UnreadableWork> {
+        match self {
+            Self::ManifestWork => key(metadata, ClusterName::parse),
+            Self::ReplicaSet => key(metadata, ClusterName::of_replica_sets),
+        }
+    }
+
+    /// The spec of the ManifestWorks that it is.
+    fn spec_of_works(self, spec: &Value) -> &Value {
+        match self {
+            Self::ManifestWork => spec,
+            Self::ReplicaSet => spec.get(TEMPLATE).unwrap_or(&Value::Null),
+        }
+    }
+
+    /// The source, and whether another one may adopt the object. Any value counts as a source: a
+    /// work with a label that gitwork would not write is another's. The works of a replica set
+    /// belong to that set, whatever labels it has.
+    fn owners<'a>(
+        self,
+        labels: &BTreeMap<&str, &'a str>,
+        annotations: &BTreeMap<&str, &'a str>,
+    ) -> (Option<&'a str>, bool) {
+        match self {
+            Self::ManifestWork if labels.contains_key(LABEL_REPLICA_SET) => (None, false),
+            Self::ManifestWork => (labels.get(LABEL_SOURCE).copied(), true),
+            Self::ReplicaSet => (annotations.get(LABEL_SOURCE).copied(), false),
+        }
+    }
+
+    fn own_labels(self) -> &'static [&'static str] {
+        match self {
+            Self::ManifestWork => &OWN_LABELS,
+            Self::ReplicaSet => &[],
+        }
+    }
+
+    fn own_annotations(self) -> &'static [&'static str] {
+        match self {
+            Self::ManifestWork => &OWN_ANNOTATIONS,
+            Self::ReplicaSet => &OWN_SET_ANNOTATIONS,
+        }
+    }
+}
+
+fn key(
+    metadata: &Value,
+    place: impl Fn(&str) -> Result<ClusterName, NameError>,
+) -> Result<WorkKey, UnreadableWork> {
     let cluster = required(metadata, "namespace", "metadata.namespace")?;
     let name = required(metadata, "name", "metadata.name")?;
     let bad = |field, name: &str| {
@@ -252,7 +338,7 @@ fn key(metadata: &Value) -> Result<WorkKey, UnreadableWork> {
         move |why| UnreadableWork::BadName { field, name, why }
     };
     Ok(WorkKey {
-        cluster: ClusterName::parse(cluster).map_err(bad("metadata.namespace", cluster))?,
+        cluster: place(cluster).map_err(bad("metadata.namespace", cluster))?,
         work: WorkName::parse(name).map_err(bad("metadata.name", name))?,
     })
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::digest::Digest;
-use crate::model::name::{SourceId, WorkKey};
+use crate::model::name::{ClusterName, SourceId, WorkKey};
 use crate::plan::effect::Effect;
 use crate::plan::observed::content::WorkContent;
 use crate::plan::observed::work::ObservedWork;
@@ -15,6 +15,15 @@ pub struct NormalizedWrite {
     pub written: Digest,
     /// The digest of the response.
     pub stored: Digest,
+}
+
+/// A ManifestWork that a ManifestWorkReplicaSet of the source has on a cluster.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeliveredWork {
+    /// The set.
+    pub set: WorkKey,
+    /// The work. It is the set's, and never written.
+    pub work: ObservedWork,
 }
 
 /// The uid of a work that is gone, and the source that it belonged to.
@@ -38,6 +47,10 @@ pub struct Observed {
     /// Works created during a hold that neither a list nor the watch has shown: only a look-up or
     /// the response to a write. What the hub had when they were created may be unknown, too.
     pub unlisted: BTreeSet<WorkKey>,
+    /// The ManifestWorks of those sets that take part in moves, as they were last read.
+    pub delivered: BTreeMap<WorkKey, DeliveredWork>,
+    /// The sets whose ManifestWorks were read.
+    pub read_sets: BTreeSet<WorkKey>,
     /// A complete list came since the last plan: it is unknown whether the list or the response to
     /// a write is newer.
     pub is_relisted: bool,
@@ -45,13 +58,30 @@ pub struct Observed {
 
 impl Observed {
     /// Records the complete state of the source's works. Foreign works are not part of such a list,
-    /// and stay.
+    /// and stay. So do replica sets: see [`Self::record_sets`].
     pub fn record_list(&mut self, source: &SourceId, works: Vec<ObservedWork>) {
+        self.record_all(source, works, WorkKey::is_work);
+    }
+
+    /// Records the complete state of the source's replica sets.
+    pub fn record_sets(&mut self, source: &SourceId, sets: Vec<ObservedWork>) {
+        self.record_all(source, sets, WorkKey::is_replica_set);
+    }
+
+    /// `is_listed`: whether objects of this key are part of the list.
+    fn record_all(
+        &mut self,
+        source: &SourceId,
+        works: Vec<ObservedWork>,
+        is_listed: fn(&WorkKey) -> bool,
+    ) {
         // A map that is built at once has full nodes; one that grows in order leaves half of each
         // empty.
         let listed = works.into_iter().map(|work| (work.key.clone(), work));
         let mut listed: BTreeMap<WorkKey, ObservedWork> = listed.collect();
-        for (key, work) in self.works.extract_if(.., |_, work| work.is_ours(source)) {
+        for (key, work) in
+            self.works.extract_if(.., |key, work| is_listed(key) && work.is_ours(source))
+        {
             if listed.get(&key).is_none_or(|now| now.uid != work.uid) {
                 self.gone.insert(key, gone_work(&work));
             }
@@ -63,6 +93,13 @@ impl Observed {
         let Self { works, normalized, .. } = self;
         normalized.retain(|key, _| works.contains_key(key));
         self.is_relisted = true;
+    }
+
+    /// The ManifestWork that a set has on a cluster.
+    pub fn delivered_by(&self, set: &WorkKey, cluster: &ClusterName) -> Option<&ObservedWork> {
+        let all = WorkKey::entries_of(&self.delivered, cluster).map(|(_, one)| one);
+        let mut of_set = all.filter(|one| one.set == *set).map(|one| &one.work);
+        of_set.find(|work| !work.deleting)
     }
 
     /// The content of a work, if it was read and the work still has it.

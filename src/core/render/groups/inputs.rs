@@ -11,7 +11,7 @@ use crate::config::file_names::GROUP_FILE;
 use crate::config::path_patterns::PathPatterns;
 use crate::config::rollout::RolloutSettings;
 use crate::config::values::{SubstitutionValue, bad_names};
-use crate::config::{FileKind, GroupFile};
+use crate::config::{Delivery, FileKind, GroupFile};
 use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope, Span};
 use crate::model::diagnostic_sink::DiagnosticSink;
@@ -68,6 +68,8 @@ pub struct GroupConfig {
     diagnostics: Vec<Diagnostic>,
     /// The size in memory, in bytes.
     pub bytes: usize,
+    /// How works become ManifestWorkReplicaSets, if the file says that.
+    pub delivery: Option<Delivery>,
     /// How changes of the groups reach their clusters, if the file says it.
     waves: Option<Arc<GroupWaves>>,
     /// Identifies what works follow from in the file.
@@ -239,6 +241,7 @@ impl GroupConfig {
         let file = config.map(|config| config.value).unwrap_or_default();
         let waves = file.rollout.as_ref().map(|settings| Arc::new(GroupWaves::new(settings)));
         Ok(Self {
+            delivery: Delivery::of(&file),
             waves,
             content,
             rules: ConfigIndex::new(&file.defaults.manifest_configs),
@@ -297,10 +300,19 @@ impl GroupInputs {
         if blob.is_none() && diagnostics.iter().all(|found| !found.is_error()) {
             let at = Location::file(&layout::group_path(name));
             let message = "the group has no group.yaml, which says what clusters are in it";
-            diagnostics.push(Diagnostic::new(Code::BadValue, at, scope, message));
+            diagnostics.push(Diagnostic::new(Code::BadValue, at, scope.clone(), message));
+        }
+        if config.delivery.is_some() && config.waves.is_none() && defaults.waves.is_some() {
+            let message = "deliver needs a `rollout` of its own: that of gitwork.yaml is for \
+                           groups without `deliver: ManifestWorkReplicaSet`";
+            let at = Location::file(&path);
+            let found = Diagnostic::new(Code::BadValue, at, scope, message);
+            diagnostics.push(found.with_field("deliver"));
         }
         let is_unreadable = diagnostics.iter().any(Diagnostic::is_error);
+        // The controller of the ManifestWorkReplicaSet has the rollout.
         let waves = config.waves.as_ref().or(defaults.waves);
+        let waves = waves.filter(|_| config.delivery.is_none());
         let rollout = waves.map(|waves| RolloutInputs {
             content: group_content(&config, &folder, defaults.content),
             waves: waves.clone(),
@@ -332,6 +344,11 @@ impl GroupInputs {
     /// The Placement that a cluster must be selected by.
     fn placement(&self) -> Option<&PlacementKey> {
         self.config.matcher.placement.as_ref()
+    }
+
+    /// How its works become ManifestWorkReplicaSets; `None` for ManifestWorks.
+    pub fn delivery(&self) -> Option<&Delivery> {
+        self.config.delivery.as_ref()
     }
 
     /// The conditions. `None` with an error in group.yaml: any cluster may be in the group.

@@ -48,6 +48,9 @@ impl Membership {
 pub struct Memberships {
     /// By cluster, sorted by the group's name.
     pub by_cluster: BTreeMap<ClusterName, Vec<Membership>>,
+    /// The clusters that the Placements of groups with ManifestWorkReplicaSets select for sure. In
+    /// `by_cluster`, these groups have the place of their sets as their only member.
+    pub delivered: BTreeMap<GroupName, BTreeSet<ClusterName>>,
     /// The groups that may have more members.
     pub uncertain: BTreeMap<GroupName, UncertainMembers>,
     /// The groups that may have members that are not known.
@@ -242,16 +245,19 @@ impl<'a> Fleet<'a> {
             }
             to.add(cluster, group, overrides);
         }
+        to.add_place(group);
         // Those that are no members leave room for other groups.
-        left.memberships += candidates_count - (to.count - memberships_before);
+        left.memberships += candidates_count.saturating_sub(to.count - memberships_before);
         if doubt.is_none() && possible.is_empty() {
             self.report_absent(group, members, &mut to.diagnostics);
             return;
         }
-        to.diagnostics.push(match &doubt {
+        let report = match &doubt {
             Some(doubt) => report_doubt(group, doubt),
             None => report_possible(group, &possible, placement),
-        });
+        };
+        // Without facts, a set is written all the same.
+        to.diagnostics.extend(Some(report).filter(|_| group.delivery().is_none()));
         if self.doubt().is_some() && matcher.names().is_none() {
             to.open.insert(group.name.clone());
         }
@@ -318,8 +324,31 @@ impl Memberships {
         self.diagnostics.push(found.with_hint(hint));
     }
 
-    /// Adds a member with its overrides, or a cluster that may be one.
+    /// Adds a member with its overrides, or a cluster that may be one. Those of a group with sets
+    /// get no works of their own.
     fn add(
+        &mut self,
+        cluster: &ClusterName,
+        group: &Arc<GroupInputs>,
+        overrides: Option<Vec<usize>>,
+    ) {
+        if group.delivery().is_some() && group.matcher().is_some() {
+            let clusters = self.delivered.entry(group.name.clone()).or_default();
+            clusters.extend(overrides.map(|_| cluster.clone()));
+            return;
+        }
+        self.push(cluster, group, overrides);
+    }
+
+    /// Adds the place of a group's sets, as its only member.
+    fn add_place(&mut self, group: &Arc<GroupInputs>) {
+        if let Some(delivery) = group.delivery() {
+            self.delivered.entry(group.name.clone()).or_default();
+            self.push(&delivery.place, group, Some(Vec::new()));
+        }
+    }
+
+    fn push(
         &mut self,
         cluster: &ClusterName,
         group: &Arc<GroupInputs>,

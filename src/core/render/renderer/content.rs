@@ -75,6 +75,8 @@ pub(super) struct FolderContent {
     pub(super) group: Option<(GroupName, Digest)>,
     /// As in what the folder inherits.
     pub(super) reports_health: bool,
+    /// The digest of how its works become ManifestWorkReplicaSets.
+    pub(super) delivery: Option<Digest>,
     /// The digest of the defaults in cluster.yaml.
     pub(super) cluster_defaults: Digest,
     /// The version for which the objects are checked.

@@ -15,7 +15,7 @@ use crate::config::file;
 use crate::config::file_names::{CLUSTER_FILE, GROUP_FILE};
 use crate::config::tenancy::Tenancy;
 use crate::config::values::bad_names;
-use crate::config::{ClusterFile, FileKind};
+use crate::config::{ClusterFile, Delivery, FileKind};
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
 use crate::model::facts::KnownFacts;
 use crate::model::kinds::KindIndex;
@@ -317,6 +317,7 @@ impl RenderPass<'_> {
             source: self.source_of(*group).blob,
             group: group.map(|one| (one.group.name.clone(), one.group.config.defaults_digest)),
             reports_health: inherited.reports_health,
+            delivery: inherited.delivery.map(Delivery::digest),
             cluster_defaults: cluster.inherited.config.defaults_digest,
             kubernetes_version: inherited.checks.cluster.version,
         };
@@ -390,6 +391,7 @@ impl RenderPass<'_> {
             },
             secrets: source.file.secrets,
             reports_health: group.is_some_and(|group| group.rollout.is_some()),
+            delivery: group.and_then(|group| group.delivery()),
             checks: self.checks(name, cluster),
         }
     }

@@ -1,8 +1,10 @@
 //! What a work folder inherits from above it.
 
 use super::rule_index::ConfigIndex;
+use super::settings::Settings;
+use crate::config::file::Config;
 use crate::config::tenancy::Tenancy;
-use crate::config::{SecretPolicy, WorkSettings};
+use crate::config::{Delivery, SecretPolicy, WorkFile, WorkSettings};
 use crate::model::diagnostic::Scope;
 use crate::model::kinds::KindIndex;
 use crate::model::name::{ClusterName, GroupName, SourceId};
@@ -29,11 +31,18 @@ pub struct Inherited<'a> {
     pub secrets: SecretPolicy,
     /// Its group has `rollout`, which needs to know when workloads are ready.
     pub reports_health: bool,
+    /// How the work becomes a ManifestWorkReplicaSet; `None` for a ManifestWork.
+    pub delivery: Option<&'a Delivery>,
     /// How objects are checked.
     pub checks: ObjectChecks,
 }
 
 impl Inherited<'_> {
+    /// The settings of all levels, with those of work.yaml above them.
+    pub(super) fn settings(&self, work_file: Option<&Config<WorkFile>>) -> Settings {
+        Settings::merge(self.levels.iter().map(|level| level.settings), work_file)
+    }
+
     /// What the objects of the folder's files are checked against. `namespace`: that of objects
     /// which have none.
     pub(super) fn manifest_rules<'a>(

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::dependencies::Dependency;
+use super::inherited::Inherited;
 use super::settings::Settings;
 use crate::model::manifest::Manifest;
-use crate::model::name::{RepoPath, SourceId, WorkKey};
+use crate::model::name::{RepoPath, WorkKey};
 use crate::model::work::{DeletionPolicy, DesiredWork, NamedObject, WorkBody};
 
 /// What a work is made of, after all levels are merged.
@@ -26,8 +27,13 @@ pub struct WorkParts {
 }
 
 impl WorkParts {
-    /// The ManifestWork of this key, rendered from this folder of a source.
-    pub fn into_work(self, key: WorkKey, path: &RepoPath, source: &SourceId) -> DesiredWork {
+    /// The work of this key, rendered from this folder.
+    pub fn into_work(
+        self,
+        key: WorkKey,
+        path: &RepoPath,
+        inherited: &Inherited<'_>,
+    ) -> DesiredWork {
         let Self { settings, delete_option, configs, manifests, depends_on } = self;
         let depends_on = Dependency::keys(&depends_on, &key.cluster);
         let named = manifests.iter().map(|one| (&one.object, one.identity.resource.as_str()));
@@ -47,7 +53,11 @@ impl WorkParts {
             }
         }
         let (labels, annotations) = (settings.labels, settings.annotations);
-        let body = WorkBody::new(source, path, spec, labels, annotations, settings.prune);
+        if let Some(delivery) = inherited.delivery {
+            spec = delivery.spec(spec);
+        }
+        let (source, prune) = (inherited.source, settings.prune);
+        let body = WorkBody::new(source, path, spec, labels, annotations, prune);
         DesiredWork {
             key,
             path: path.clone(),

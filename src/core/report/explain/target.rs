@@ -128,7 +128,7 @@ impl ExplainTarget {
             move |why| TargetError::Name { what, name, why }
         };
         let key = WorkKey {
-            cluster: ClusterName::parse(cluster).map_err(bad("cluster", cluster))?,
+            cluster: ClusterName::parse_place(cluster).map_err(bad("cluster", cluster))?,
             work: WorkName::parse(work).map_err(bad("ManifestWork", work))?,
         };
         Ok(Self { key, object: (!rest.is_empty()).then_some(ObjectQuery { parts: rest }) })

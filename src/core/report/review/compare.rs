@@ -10,6 +10,7 @@ use super::difference::{
 };
 use super::moves::Moves;
 use super::object_name::ObjectName;
+use crate::model::defaults::TEMPLATE;
 use crate::model::diagnostic::Diagnostic;
 use crate::model::manifest::Identity;
 use crate::model::name::{ClusterName, RepoPath, WorkKey, WorkName};
@@ -216,6 +217,12 @@ struct Content {
 impl Content {
     fn of(work: &DesiredWork) -> Self {
         let mut rest = work.body.spec.value();
+        // What is beside the template of a replica set is compared with it.
+        let template = rest.get_mut(TEMPLATE).map(Value::take);
+        if let (Some(Value::Object(template)), Some(fields)) = (template, rest.as_object_mut()) {
+            fields.remove(TEMPLATE);
+            fields.extend(template);
+        }
         let manifests = match rest.pointer_mut("/workload/manifests").map(Value::take) {
             Some(Value::Array(manifests)) => manifests,
             _ => Vec::new(),

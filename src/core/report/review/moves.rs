@@ -84,6 +84,13 @@ impl<'a> FoundMoves<'a> {
                 works.extend(lost.remove(&key).map(|from| (key, (from, to))));
             }
         }
+        for (cluster, sets) in head.delivered.iter().filter(|(name, _)| clusters.contains(name)) {
+            for (to, object) in sets.iter().flat_map(|to| to.objects.iter().map(move |o| (to, o))) {
+                let key = (cluster, object.digest);
+                works.extend(lost.remove(&key).map(|from| (key, (from, &**to))));
+            }
+        }
+        give_from_sets(base, head, &mut lost, &mut works);
         Self { works, frozen: in_frozen(&lost, head) }
     }
 
@@ -104,6 +111,32 @@ impl<'a> FoundMoves<'a> {
     pub(super) fn is_moved_away(&self, work: &DesiredWork) -> bool {
         !work.objects.is_empty()
             && work.objects.iter().all(|object| self.is_from(work, object.digest))
+    }
+}
+
+/// Finds the objects of the base's replica sets that the head has in works of their clusters. One
+/// work stands for all.
+fn give_from_sets<'a>(
+    base: &'a Desired,
+    head: &'a Desired,
+    lost: &mut BTreeMap<Key<'a>, &'a DesiredWork>,
+    works: &mut BTreeMap<Key<'a>, (&'a DesiredWork, &'a DesiredWork)>,
+) {
+    let giving: Vec<&DesiredWork> = lost.values().copied().collect();
+    let giving: BTreeSet<&WorkKey> =
+        giving.into_iter().map(|from| &from.key).filter(|key| key.is_replica_set()).collect();
+    if giving.is_empty() {
+        return;
+    }
+    for (cluster, sets) in &base.delivered {
+        for set in sets.iter().filter(|set| giving.contains(&set.key)) {
+            for (_, to) in WorkKey::entries_of(&head.works, cluster) {
+                for object in to.objects.iter() {
+                    let key = (&set.key.cluster, object.digest);
+                    works.extend(lost.remove(&key).map(|from| (key, (from, to))));
+                }
+            }
+        }
     }
 }
 

@@ -195,6 +195,8 @@ impl StatusInputs<'_> {
             | Reason::DeleteOptionFirst { .. }
             | Reason::PruneOff { .. }
             | Reason::WaitingToRelease { .. }
+            | Reason::ReplicaSetGives { .. }
+            | Reason::UnreadReplicaSet
             | Reason::GroupChanged
             | Reason::DeletesNoLongerHeld => State::Pending,
             reason @ Reason::MovesObjects { .. } if reason.is_suspension() => State::Suspended,

@@ -20,6 +20,7 @@ pub(crate) fn commit(number: u8) -> CommitId {
 
 pub(crate) fn desired(head: u8) -> Desired {
     Desired {
+        delivered: BTreeMap::new(),
         source: SourceId::parse("fleet").unwrap(),
         commit: Some(commit(head)),
         works: BTreeMap::new(),

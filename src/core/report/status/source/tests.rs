@@ -33,6 +33,7 @@ fn source() -> SourceId {
 
 fn desired(frozen: Frozen, diagnostics: Vec<Diagnostic>) -> Desired {
     Desired {
+        delivered: BTreeMap::new(),
         source: source(),
         commit: Some(CommitId::parse(&"ab".repeat(20)).unwrap()),
         works: BTreeMap::new(),
