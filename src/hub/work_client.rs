@@ -40,9 +40,10 @@ impl WorkClient {
         let mut works = list::list(&self.connection, &WorkQuery::works(source)).await?.works;
         match list::list(&self.connection, &WorkQuery::replica_sets()).await {
             Ok(sets) => {
-                works.extend(sets.works.into_iter().filter(|set| {
+                let is_wanted = |set: &ObservedWork| {
                     source.map_or(set.source.is_some(), |source| set.is_ours(source))
-                }))
+                };
+                works.extend(sets.works.into_iter().filter(is_wanted));
             }
             // Many hubs have no such kind, or let nobody read it.
             Err(HubError::ReplicaSetCrdMissing | HubError::Forbidden { .. }) => {}

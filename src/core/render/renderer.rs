@@ -20,7 +20,7 @@ mod pass;
 mod rollouts;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::desired::{Desired, OpenGroups, Suspended, UncertainMembers};
@@ -38,6 +38,7 @@ use crate::model::kinds::KindIndex;
 use crate::model::name::{ClusterName, CommitId, GroupName, ObjectId, RepoPath, SourceId, WorkKey};
 use crate::model::snapshot::{ObjectError, Snapshot};
 use crate::model::work::DesiredWork;
+use crate::render::groups::Certainty;
 use crate::render::object_checks::SchemaChecks;
 use crate::render::values::Variable;
 use crate::render::work_folder::Rendered;
@@ -51,7 +52,7 @@ use pass::{ClusterPlace, OpenCluster, PassError, RenderPass};
 use rollouts::rollouts;
 
 type GroupsByCluster = BTreeMap<ClusterName, Vec<Membership>>;
-type Delivered = BTreeMap<GroupName, BTreeSet<ClusterName>>;
+type Delivered = BTreeMap<GroupName, BTreeMap<ClusterName, Certainty>>;
 type RenderedClusters = BTreeMap<ClusterName, Arc<RenderedCluster>>;
 
 /// The clusters and groups of one snapshot.

@@ -172,8 +172,8 @@ impl ObservedWork {
         let annotations = texts(metadata, "annotations");
         let owned = managed_keys(&annotations);
         let (source, adopt) = kind.owners(&labels, &annotations);
-        let delete_option =
-            DeletionPolicy::from_value(of_works.get("deleteOption").unwrap_or(&Value::Null));
+        let option = of_works.get("deleteOption").unwrap_or(&Value::Null);
+        let delete_option = DeletionPolicy::from_value(option);
         let objects = object::objects(&spec, status, generation, &delete_option);
         let left = object::left(&objects, status);
         let digest = work::digest(
@@ -184,9 +184,8 @@ impl ObservedWork {
         let digest_of = |key| annotations.get(key).and_then(|text| Digest::parse(text));
         let written = digest_of(ANNOTATION_HASH);
         let is_edited = source.is_some() && written != Some(digest);
-        let editor =
-            || Arc::new(ConflictingManager::of(metadata, &owned.labels, &owned.annotations));
-        let edited_by = is_edited.then(editor);
+        let editor = || ConflictingManager::of(metadata, &owned.labels, &owned.annotations);
+        let edited_by = is_edited.then(|| Arc::new(editor()));
         let annotation = |key: &str, bytes_max: usize| {
             let found = annotations.get(key).filter(|text| text.len() <= bytes_max);
             found.map(|text| (*text).to_owned())

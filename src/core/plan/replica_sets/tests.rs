@@ -449,6 +449,25 @@ fn object_that_moves_from_a_work_to_a_set_stays() {
     assert_eq!(own.as_array().map(Vec::len), Some(1));
 }
 
+/// The Placement may select the cluster: it is unknown whether the set gets the object there.
+#[test]
+fn object_that_may_move_to_a_set_stays_until_the_members_are_known() {
+    let mut world = World::group(SET);
+    world.put("clusters/a/own/two.yaml", &map("two", "1"));
+    world.put("clusters/a/own/three.yaml", &map("three", "1"));
+    world.settle();
+    let text = world.files.remove("clusters/a/own/two.yaml").unwrap();
+    world.files.insert("groups/g/web/two.yaml".into(), text);
+    world.has_facts = false;
+    world.settle();
+    assert_eq!(world.lost, [""; 0]);
+    world.has_facts = true;
+    world.settle();
+    assert_eq!(world.lost, [""; 0]);
+    let own = &world.hub[&key("a/own")]["spec"]["workload"]["manifests"];
+    assert_eq!(own.as_array().map(Vec::len), Some(1));
+}
+
 #[test]
 fn set_of_another_owner_is_a_conflict() {
     for owner in

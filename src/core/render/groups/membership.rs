@@ -48,9 +48,9 @@ impl Membership {
 pub struct Memberships {
     /// By cluster, sorted by the group's name.
     pub by_cluster: BTreeMap<ClusterName, Vec<Membership>>,
-    /// The clusters that the Placements of groups with ManifestWorkReplicaSets select for sure. In
-    /// `by_cluster`, these groups have the place of their sets as their only member.
-    pub delivered: BTreeMap<GroupName, BTreeSet<ClusterName>>,
+    /// The clusters that the Placements of groups with ManifestWorkReplicaSets select, or may
+    /// select. In `by_cluster`, these groups have the place of their sets as their only member.
+    pub delivered: BTreeMap<GroupName, BTreeMap<ClusterName, Certainty>>,
     /// The groups that may have more members.
     pub uncertain: BTreeMap<GroupName, UncertainMembers>,
     /// The groups that may have members that are not known.
@@ -334,7 +334,7 @@ impl Memberships {
     ) {
         if group.delivery().is_some() && group.matcher().is_some() {
             let clusters = self.delivered.entry(group.name.clone()).or_default();
-            clusters.extend(overrides.map(|_| cluster.clone()));
+            clusters.insert(cluster.clone(), certainty(overrides.as_deref()));
             return;
         }
         self.push(cluster, group, overrides);
@@ -355,10 +355,7 @@ impl Memberships {
         overrides: Option<Vec<usize>>,
     ) {
         self.count += 1;
-        let certainty = match overrides {
-            Some(_) => Certainty::Member,
-            None => Certainty::Possible,
-        };
+        let certainty = certainty(overrides.as_deref());
         let (group, overrides) = (group.clone(), overrides.unwrap_or_default());
         let (group_members, is_earlier) = (0, false);
         let membership = Membership { group, certainty, overrides, group_members, is_earlier };
@@ -367,6 +364,11 @@ impl Memberships {
             None => drop(self.by_cluster.insert(cluster.clone(), vec![membership])),
         }
     }
+}
+
+/// How sure it is that a cluster is in a group. Its overrides are known only if it is.
+fn certainty(overrides: Option<&[usize]>) -> Certainty {
+    if overrides.is_some() { Certainty::Member } else { Certainty::Possible }
 }
 
 /// The comparisons of a group with one cluster.

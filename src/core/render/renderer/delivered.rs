@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Renderer;
-use crate::model::name::{ClusterName, GroupName, WorkKey};
+use crate::model::name::{ClusterName, GroupName, WorkKey, WorkName};
 use crate::model::work::DesiredWork;
 use crate::render::desired::{Frozen, FrozenObjects};
+use crate::render::groups::Certainty;
 use crate::render::layout;
 use crate::render::work_folder::Rendered;
 
@@ -21,7 +22,8 @@ impl Renderer {
             let set = rendered.key.as_ref().and_then(|key| works.get(key));
             let Some(set) = set.filter(|set| set.path == rendered.path) else { continue };
             let set = Arc::new(set.clone());
-            for cluster in self.delivered.get(group).into_iter().flatten() {
+            let clusters = self.delivered.get(group).into_iter().flatten();
+            for (cluster, _) in clusters.filter(|(_, sure)| **sure == Certainty::Member) {
                 all.entry(cluster.clone()).or_default().push(set.clone());
             }
         }
@@ -29,7 +31,8 @@ impl Renderer {
     }
 
     /// Freezes what the clusters of a set have, if its folder could not be read: they may have
-    /// works of their own from before, which are kept until the set has replaced them.
+    /// works of their own from before, which are kept until the set has replaced them. On clusters
+    /// that only may get the set, an object that a work drops may have moved to it.
     pub(super) fn freeze_delivered(
         &self,
         works: &BTreeMap<WorkKey, DesiredWork>,
@@ -37,21 +40,20 @@ impl Renderer {
     ) {
         for (group, rendered) in self.delivered_folders() {
             let set = rendered.key.as_ref().and_then(|key| works.get(key));
-            if set.is_some_and(|set| set.path == rendered.path) {
-                continue;
-            }
+            let is_read = set.is_some_and(|set| set.path == rendered.path);
             let objects = match &rendered.work {
                 Some(work) => FrozenObjects::of(work),
                 None => rendered.frozen.in_folder(&rendered.path),
             };
-            for cluster in self.delivered.get(group).into_iter().flatten() {
-                frozen.folders.insert((cluster.clone(), rendered.path.clone()));
-                let Some(WorkKey { work, .. }) = rendered.key.clone() else { continue };
-                let key = WorkKey { cluster: cluster.clone(), work };
-                if !works.contains_key(&key) {
-                    frozen.works.insert(key.clone());
-                    frozen.objects.entry(key).or_insert_with(|| objects.clone());
+            let clusters = self.delivered.get(group).into_iter().flatten();
+            let concerned = clusters.filter(|(_, sure)| !is_read || **sure == Certainty::Possible);
+            for (cluster, _) in concerned {
+                let key = frozen_key(cluster, rendered, works);
+                if !is_read {
+                    frozen.folders.insert((cluster.clone(), rendered.path.clone()));
+                    frozen.works.extend(Some(&key).filter(|key| key.is_of_work()).cloned());
                 }
+                frozen.objects.entry(key).or_insert_with(|| objects.clone());
             }
         }
     }
@@ -69,4 +71,20 @@ impl Renderer {
             Some((group, &*folder.rendered))
         })
     }
+}
+
+/// The key of the work that a cluster may have from a set's folder: the set's name, unless Git has
+/// that name in another folder.
+fn frozen_key(
+    cluster: &ClusterName,
+    rendered: &Rendered,
+    works: &BTreeMap<WorkKey, DesiredWork>,
+) -> WorkKey {
+    let named = rendered.key.as_ref().map(|key| key.work.clone());
+    let named = named.map(|work| WorkKey { cluster: cluster.clone(), work });
+    let unnamed = || WorkKey {
+        cluster: cluster.clone(),
+        work: WorkName::of_unnamed_folder(rendered.path.name()),
+    };
+    named.filter(|key| !works.contains_key(key)).unwrap_or_else(unnamed)
 }
