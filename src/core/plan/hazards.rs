@@ -34,6 +34,9 @@ pub struct Hazards {
     source_suspended: bool,
     /// Clusters that Git suspends. They forbid every write.
     clusters_suspended: Vec<ClusterName>,
+    /// Replica sets that go to a suspended cluster. They forbid every write: a set has one content
+    /// for all its clusters.
+    sets_suspended: BTreeMap<WorkKey, Reason>,
     /// Works that are frozen, suspended, foreign or being deleted. They forbid every write.
     blocked: BlockedWorks,
     /// Deletions over the budget. They forbid every write of the work.
@@ -81,6 +84,7 @@ impl Hazards {
             suspensions: policy.suspensions.clone(),
             source_suspended: desired.suspended.source,
             clusters_suspended: desired.suspended.clusters.iter().cloned().collect(),
+            sets_suspended: suspended_sets(inputs),
             rewind,
             restored,
             rollout_waits: policy.rollout_waits.clone(),
@@ -144,6 +148,7 @@ impl Hazards {
             suspensions,
             source_suspended,
             clusters_suspended,
+            sets_suspended,
             blocked: _,
             over_budget,
             rewind,
@@ -157,6 +162,7 @@ impl Hazards {
             && self.suspensions == *suspensions
             && self.source_suspended == *source_suspended
             && self.clusters_suspended == *clusters_suspended
+            && self.sets_suspended == *sets_suspended
             && self.over_budget == *over_budget
             && self.rewind == *rewind
             && self.restored == *restored
@@ -224,7 +230,7 @@ impl Hazards {
             return Some(Reason::SuspendedOnHub { suspension: suspension.clone() });
         }
         let in_git = self.source_suspended || self.clusters_suspended.contains(&key.cluster);
-        in_git.then_some(Reason::Suspended)
+        in_git.then_some(Reason::Suspended).or_else(|| self.sets_suspended.get(key).cloned())
     }
 
     /// A contended work waits before the same content is written again. New content goes out.
@@ -283,6 +289,20 @@ impl Hazards {
         let reason = self.forbids(candidate, inputs);
         reason.is_some_and(|reason| !matches!(reason, Reason::BackedOff { .. }))
     }
+}
+
+/// The replica sets that go to clusters which Git or an operator suspends.
+fn suspended_sets(inputs: PlanInputs<'_>) -> BTreeMap<WorkKey, Reason> {
+    let PlanInputs { desired, policy, .. } = inputs;
+    let in_git = desired.suspended.clusters.iter().map(|cluster| (cluster, Reason::Suspended));
+    let on_hub = policy.suspensions.clusters.iter().map(|(cluster, suspension)| {
+        (cluster, Reason::SuspendedOnHub { suspension: suspension.clone() })
+    });
+    let sets = in_git.chain(on_hub).flat_map(|(cluster, reason)| {
+        let sets = desired.delivered.get(cluster).into_iter().flatten();
+        sets.map(move |set| (set.key.clone(), reason.clone()))
+    });
+    sets.collect()
 }
 
 /// Holds approved changes that begin the move of an object from or to a work whose change is held:

@@ -220,6 +220,7 @@ impl<'a> Write<'a> {
             || policy.suspensions.of(key).is_some()
             || desired.works.get(key).is_some_and(|work| work.suspend);
         is_suspended
+            || self.goes_to_suspended_cluster()
             || desired.frozen.contains(key)
             || self.on_hub().is_some_and(|work| work.deleting)
     }

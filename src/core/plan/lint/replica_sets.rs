@@ -8,6 +8,7 @@ use crate::model::name::ClusterName;
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::{DesiredWork, WorkBody};
 use crate::plan::effect::Effect;
+use crate::plan::inputs::PlanInputs;
 use crate::plan::observed::{ListedObject, ObservedWork};
 use crate::plan::reason::Reason;
 
@@ -28,6 +29,18 @@ impl Write<'_> {
         let strategy = json!({"type": "CreateOnly"});
         let stops = strategies.iter().all(|one| one.get("updateStrategy") == Some(&strategy));
         stops && before == after && content.metadata() == body.metadata()
+    }
+
+    /// Whether it is a set with a cluster that nothing may be written for.
+    pub(super) fn goes_to_suspended_cluster(&self) -> bool {
+        let PlanInputs { desired, policy, .. } = self.inputs;
+        let mut clusters = desired.delivered.iter();
+        self.step.key.is_replica_set()
+            && clusters.any(|(cluster, sets)| {
+                let is_suspended = desired.suspended.clusters.contains(cluster)
+                    || policy.suspensions.clusters.contains_key(cluster);
+                is_suspended && sets.iter().any(|set| set.key == self.step.key)
+            })
     }
 
     /// Whether objects of the set, which is deleted, have moved to other works.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::model::facts::{ClusterFacts, DecisionGroupFacts, Facts, PlacementFacts, PlacementKey};
 use crate::model::name::{ClusterName, SourceId, WorkKey, WorkName};
 use crate::model::snapshot::Snapshot;
+use crate::plan::directives::{Suspension, Suspensions};
 use crate::plan::moves::MovingWorks;
 use crate::plan::observed::{
     AGENT_FINALIZER, DeliveredWork, LABEL_REPLICA_SET, Observed, ObservedWork, WorkContent,
@@ -509,6 +510,16 @@ fn guards_hold_sets_as_they_hold_works() {
     world.put("gitwork.yaml", "suspend: true");
     assert_eq!(world.steps(), ["mwrs.fleet/web: hold: Suspended"]);
     world.files.remove("gitwork.yaml");
+    world.settle();
+    // Nothing changes on a suspended cluster, so not on the others.
+    world.put("clusters/a/cluster.yaml", "suspend: true");
+    world.put("groups/g/web/x.yaml", &map("one", "2"));
+    assert_eq!(world.steps(), ["mwrs.fleet/web: hold: Suspended"]);
+    world.files.remove("clusters/a/cluster.yaml");
+    let suspension = Arc::new(Suspension::default());
+    world.policy.suspensions.clusters.insert(ClusterName::parse("b").unwrap(), suspension);
+    assert_eq!(world.steps(), ["mwrs.fleet/web: hold: SuspendedOnHub"]);
+    world.policy.suspensions = Suspensions::default();
     world.settle();
     // An error freezes the set.
     world.put("groups/g/web/x.yaml", "a: [");
