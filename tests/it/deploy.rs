@@ -277,12 +277,8 @@ async fn daemon_service_account_writes_works_and_cannot_read_secrets() {
     assert_verbs_are_forbidden(&gitwork, &namespace).await;
 }
 
-/// What the commands of operators need is in the roles for them, and nothing more.
-#[tokio::test]
-async fn operator_roles_allow_every_operator_command() {
-    installed().await;
-    let hub = harness::hub().await;
-    let bindings = r#"
+/// The account of an operator.
+const OPERATOR: &str = r#"
 apiVersion: v1
 kind: ServiceAccount
 metadata: {name: ann, namespace: gitwork}
@@ -299,7 +295,13 @@ metadata: {name: ann}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: gitwork-operator}
 subjects: [{kind: ServiceAccount, name: ann, namespace: gitwork}]
 "#;
-    apply(hub.client(), bindings).await.unwrap();
+
+/// What the commands of operators need is in the roles for them, and nothing more.
+#[tokio::test]
+async fn operator_roles_allow_every_operator_command() {
+    installed().await;
+    let hub = harness::hub().await;
+    apply(hub.client(), OPERATOR).await.unwrap();
     let ann = Client::try_from(hub.config_for("gitwork", "ann").await).unwrap();
     let expected: BTreeSet<String> = [
         rules(WORK, "manifestworks", &["get", "list", "watch", "patch"]),
