@@ -72,7 +72,7 @@ async fn changed_template(hub: &Cluster, clusters: &[String], controller: &Gitwo
         let patch = json!({"spec": {"manifestWorkTemplate": template(&text)}});
         let cpu = controller.cpu();
         let sets = sets(hub);
-        sets.patch("set-00", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+        sets.patch(&set_name(0), &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
         let written = rate(&mut requests, |request| request.name != BARE).await;
         idle(controller).await;
         let cpu = controller.cpu() - cpu;

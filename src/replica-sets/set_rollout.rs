@@ -51,13 +51,11 @@ pub(crate) fn missing_group(
     placement: &str,
 ) -> Option<String> {
     // An empty Placement has a reason of its own.
-    groups.iter().find(|group| !group.clusters.is_empty())?;
+    if groups.iter().all(|group| group.clusters.is_empty()) || strategy.kind == RolloutKind::All {
+        return None;
+    }
     let missing = strategy.mandatory.iter().find(|key| !groups.iter().any(|one| key.is_of(one)))?;
-    let field = match strategy.kind {
-        RolloutKind::All => return None,
-        RolloutKind::Progressive(_) => "progressive",
-        RolloutKind::ProgressivePerGroup => "progressivePerGroup",
-    };
+    let field = strategy.kind.field();
     Some(format!(
         "{field}.mandatoryDecisionGroups: Placement {placement} has no decision group {missing}; \
          correct it here or in the Placement's decisionStrategy; until then no work changes"

@@ -38,6 +38,17 @@ pub enum RolloutKind {
     ProgressivePerGroup,
 }
 
+impl RolloutKind {
+    /// The field of `rolloutStrategy` that has its settings.
+    pub(crate) fn field(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Progressive(_) => "progressive",
+            Self::ProgressivePerGroup => "progressivePerGroup",
+        }
+    }
+}
+
 /// How a template reaches the clusters of one Placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetStrategy {
@@ -57,17 +68,18 @@ impl SetStrategy {
     pub fn read(value: Option<&Value>, semantics: RolloutSemantics) -> Result<Self, String> {
         let kind = value.and_then(|value| value.get("type")).filter(|kind| !kind.is_null());
         let kind = kind.map_or(Ok("All"), |kind| kind.as_str().ok_or(kind));
-        let (field, of_kind) = match kind {
-            Ok("All") => ("all", RolloutKind::All),
-            Ok("Progressive") => ("progressive", RolloutKind::Progressive(None)),
-            Ok("ProgressivePerGroup") => ("progressivePerGroup", RolloutKind::ProgressivePerGroup),
+        let kind = match kind {
+            Ok("All") => RolloutKind::All,
+            Ok("Progressive") => RolloutKind::Progressive(None),
+            Ok("ProgressivePerGroup") => RolloutKind::ProgressivePerGroup,
             Ok(other) => return Err(bad_type(&format!("{other:?}"))),
             Err(other) => return Err(bad_type(&other.to_string())),
         };
+        let field = kind.field();
         let config = value.and_then(|value| value.get(field)).unwrap_or(&Value::Null);
         let fields = ConfigFields { config, field, semantics };
         let mut strategy = Self {
-            kind: of_kind,
+            kind,
             mandatory: mandatory(config),
             max_failures: fields.amount("maxFailures")?.unwrap_or(Threshold::Count(0)),
             soak: fields.duration("minSuccessTime")?.unwrap_or_default(),

@@ -31,9 +31,9 @@ impl Placements {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Creates a Placement and a PlacementDecision of it with each of these names. Those that are
-    /// there stay as they are.
-    pub async fn create(&self, name: &str, decisions: &[String]) {
+    /// Creates a Placement and its PlacementDecisions, by the names of the decision groups. Those
+    /// that are there stay as they are.
+    pub async fn create(&self, name: &str, groups: &[(&str, &[String])]) {
         let namespace = &self.namespace;
         let object = |kind: &str, name: &str| {
             json!({"apiVersion": API, "kind": kind, "metadata": {"namespace": namespace,
@@ -41,14 +41,16 @@ impl Placements {
         };
         let mut all = vec![object("Placement", name)];
         all[0]["spec"] = json!({});
-        for decision in decisions {
-            let mut decision = object("PlacementDecision", decision);
-            decision["metadata"]["labels"] = json!({
-                LABEL_PLACEMENT: name,
-                LABEL_DECISION_GROUP_INDEX: "0",
-                LABEL_DECISION_GROUP_NAME: "",
-            });
-            all.push(decision);
+        for (index, (group, decisions)) in groups.iter().enumerate() {
+            all.extend(decisions.iter().map(|decision| {
+                let mut decision = object("PlacementDecision", decision);
+                decision["metadata"]["labels"] = json!({
+                    LABEL_PLACEMENT: name,
+                    LABEL_DECISION_GROUP_INDEX: index.to_string(),
+                    LABEL_DECISION_GROUP_NAME: group,
+                });
+                decision
+            }));
         }
         apply_all(self.client.clone(), &all).await.unwrap();
     }
@@ -62,7 +64,7 @@ impl Placements {
         };
         let decisions = (1..=chunks.len()).map(|number| format!("{name}-decision-{number}"));
         let decisions: Vec<String> = decisions.collect();
-        self.create(name, &decisions).await;
+        self.create(name, &[("", &decisions)]).await;
         for (decision, chunk) in decisions.iter().zip(chunks) {
             self.decide(decision, chunk.iter().copied()).await;
         }

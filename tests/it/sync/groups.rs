@@ -146,7 +146,7 @@ async fn clusters_leave_a_placement_only_after_its_decisions_have_agreed() {
     // Without the Placement, nobody is a member.
     let running = fleet.start("no placement").await;
     assert!(!fleet.is_there(0, "web").await);
-    fleet.placements.create("batch", &[DECISION.to_owned()]).await;
+    fleet.placements.create("batch", &[("", &[DECISION.to_owned()])]).await;
     fleet.decide(3).await;
     fleet.count(3).await;
     for cluster in 0..3 {

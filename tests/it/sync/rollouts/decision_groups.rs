@@ -15,7 +15,9 @@ async fn place(stage: &Stage, groups: &[(&str, Vec<usize>)]) -> String {
     let placements = Placements { client: hub.client(), namespace };
     let decisions: Vec<String> =
         groups.iter().map(|(group, _)| format!("{GROUP}-{group}")).collect();
-    placements.create(GROUP, &decisions).await;
+    let names = groups.iter().map(|(group, _)| *group);
+    let named: Vec<_> = names.zip(decisions.iter().map(std::slice::from_ref)).collect();
+    placements.create(GROUP, &named).await;
     let mut listed = Vec::new();
     for ((group, clusters), decision) in groups.iter().zip(&decisions) {
         placements.decide(decision, clusters.iter().map(|cluster| stage.name(*cluster))).await;

@@ -8,7 +8,7 @@ use super::simulated_agents::Behavior;
 use super::stage::Stage;
 
 /// Waits until so many simulated clusters have this content in progress.
-pub async fn until_in_progress(stage: &Stage, value: &str, clusters: usize) -> BTreeSet<String> {
+async fn until_in_progress(stage: &Stage, value: &str, clusters: usize) -> BTreeSet<String> {
     stage
         .until(&format!("{value} in progress on {clusters}"), || async {
             let busy = stage.simulated.in_progress(value);
