@@ -238,6 +238,8 @@ async fn interrupted_watch_resumes_and_expired_watch_relists() {
     let other = KubeHub::new(cluster.client());
     let mut events = hub.watch(&source);
     assert_eq!(next(&mut events).await, HubEvent::Listed(Vec::new()));
+    assert_eq!(next(&mut events).await, HubEvent::ListedSets(Vec::new()));
+    let watches_works = |seen: &Seen| seen.is_watch() && seen.path.ends_with("/manifestworks");
     let make = async |events: &mut BoxStream<'static, HubEvent>, work: &str| {
         let (key, body) = (key(&namespace, work), body(&source, work));
         let made = other.execute(&key, &Effect::Create { body }, None).await.unwrap().unwrap();
@@ -247,10 +249,10 @@ async fn interrupted_watch_resumes_and_expired_watch_relists() {
     faults.cut_watches();
     make(&mut events, "second").await;
     let lists = || faults.count(Seen::is_list);
-    assert_eq!((lists(), faults.count(Seen::is_watch)), (1, 2));
+    assert_eq!((lists(), faults.count(watches_works)), (1, 2));
 
     // Cut, and too old to go on.
-    faults.next(1, Fault::Forgotten, Seen::is_watch);
+    faults.next(1, Fault::Forgotten, watches_works);
     faults.cut_watches();
     let HubEvent::Listed(works) = next(&mut events).await else { panic!("a list was expected") };
     assert_eq!(works.len(), 2);
@@ -260,7 +262,7 @@ async fn interrupted_watch_resumes_and_expired_watch_relists() {
     // possible.
     make(&mut events, "third").await;
     let broken = Fault::Answer { code: 503, retry_after_seconds: None };
-    faults.next(1, broken, Seen::is_watch);
+    faults.next(1, broken, watches_works);
     faults.cut_watches();
     let interrupted = next(&mut events).await;
     assert!(matches!(interrupted, HubEvent::Interrupted(HubError::Unavailable { .. })));
