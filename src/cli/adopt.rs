@@ -59,6 +59,9 @@ enum AdoptionError {
     /// The source belongs to another repository.
     #[error("{key} is not adopted: {reason}")]
     OtherOrigin { key: WorkKey, reason: Reason },
+    /// A ManifestWorkReplicaSet has the name, or one of its works.
+    #[error("{key} is not adopted: {reason}")]
+    ReplicaSet { key: WorkKey, reason: Reason },
     /// The hub rejects the request, or does not respond.
     #[error(transparent)]
     Hub(kube::Error),
@@ -78,6 +81,7 @@ impl OperationError for AdoptionError {
             Self::NotOnHub { .. } => "NotOnHub",
             Self::AlreadyOwned { .. } => "AlreadyOwned",
             Self::OtherOrigin { .. } => "OtherOrigin",
+            Self::ReplicaSet { .. } => "ReplicaSet",
             Self::Hub(_) => "Hub",
         }
     }
@@ -107,6 +111,10 @@ pub fn adopt(args: &AdoptArgs) -> Result<Exit, CommandError> {
     let wanted = wanted.ok_or_else(|| AdoptionError::NotInGit { key: key.clone() })?;
     let step = planned.plan.steps.get(key);
     match step.map(|step| &step.reason) {
+        Some(reason @ Reason::Conflict { holder, .. }) if !holder.is_adoptable() => {
+            let (key, reason) = (key.clone(), reason.clone());
+            return Err(AdoptionError::ReplicaSet { key, reason }.into());
+        }
         Some(Reason::Conflict { .. } | Reason::AdoptionAllowed { .. } | Reason::AdoptedUnowned) => {
         }
         Some(reason @ Reason::HeldByOrigin { .. }) => {

@@ -41,7 +41,7 @@ pub(super) async fn adoptions(
 ) -> Result<BTreeMap<WorkKey, String>, CommandError> {
     let others = plan.steps.iter().filter(|step| {
         matches!(step.effect, Some(Effect::Adopt { .. }))
-            || matches!(step.reason, Reason::Conflict { .. })
+            || matches!(step.reason, Reason::Conflict { holder, .. } if holder.is_adoptable())
     });
     let others: Vec<&WorkKey> =
         others.map(|step| &step.key).take(limits::ADOPTIONS_SHOWN_MAX).collect();

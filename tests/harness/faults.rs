@@ -51,6 +51,9 @@ impl Seen {
     pub fn is_watch(&self) -> bool {
         self.query.contains("watch=1")
     }
+    pub fn is_watch_of_works(&self) -> bool {
+        self.is_watch() && self.path.ends_with("/manifestworks")
+    }
     pub fn is_list(&self) -> bool {
         self.method == Method::GET && !self.is_watch() && self.path.ends_with("/manifestworks")
     }

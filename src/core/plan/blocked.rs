@@ -7,6 +7,7 @@ use crate::config::AdoptionPolicy;
 use crate::model::name::{RepoPath, WorkKey};
 use crate::model::work::DesiredWork;
 use crate::plan::inputs::{PlanInputs, is_unknown};
+use crate::plan::name_holder::NameHolder;
 use crate::plan::observed::ObservedWork;
 use crate::plan::reason::Reason;
 use crate::render::desired::Desired;
@@ -44,7 +45,8 @@ fn block_wanted(
     }
     let there = there?;
     if !there.is_ours(&desired.source) && consent(there, work, desired, adoption).is_none() {
-        return Some(Reason::Conflict { owner: there.source.clone(), adoption });
+        let holder = NameHolder::of(there, adoption);
+        return Some(Reason::Conflict { owner: there.source.clone(), holder });
     }
     there.deleting.then_some(Reason::BeingDeleted { wanted: true })
 }

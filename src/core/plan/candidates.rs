@@ -12,6 +12,7 @@ use crate::plan::blocked::{BlockedWorks, consent};
 use crate::plan::effect::{Effect, MetadataChange};
 use crate::plan::inputs::{PlanInputs, is_removed, is_unknown};
 use crate::plan::moves::{LeavingObjects, Moves, TransitionalWork};
+use crate::plan::name_holder::NameHolder;
 use crate::plan::observed::{Observed, ObservedWork};
 use crate::plan::reason::Reason;
 use crate::plan::replica_sets::{self, HandOver};
@@ -170,7 +171,10 @@ fn wanted(work: &DesiredWork, inputs: PlanInputs<'_>, moves: &Moves) -> Decision
     if !there.is_ours(&desired.source) {
         let Some(reason) = consent(there, work, desired, policy.adoption) else {
             let owner = there.source.clone();
-            return (None, Reason::Conflict { owner, adoption: policy.adoption });
+            return (
+                None,
+                Reason::Conflict { owner, holder: NameHolder::of(there, policy.adoption) },
+            );
         };
         return (Some(adopt(there, body)), reason);
     }

@@ -6,7 +6,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::model::name::{ClusterName, GroupName, RepoPath, WorkKey};
+use crate::model::name::{ClusterName, GroupName, RepoPath, WorkKey, WorkName};
 use crate::plan::observed::ObservedWork;
 use crate::render::desired::Desired;
 use crate::render::layout;
@@ -30,25 +30,31 @@ pub struct MemberChange {
 /// other state, too: from another folder, or in a part that could not be read.
 type Members = BTreeMap<GroupName, BTreeMap<ClusterName, bool>>;
 
-fn members<'a>(
-    works: impl Iterator<Item = (&'a WorkKey, RepoPath)>,
+fn members(
+    works: impl Iterator<Item = (WorkKey, RepoPath)>,
     is_elsewhere: impl Fn(&WorkKey, &RepoPath) -> bool,
 ) -> Members {
     let mut all = Members::new();
     for (key, folder) in works {
         let Some(group) = layout::group_of(&folder) else { continue };
         let members = all.entry(group).or_default();
-        *members.entry(key.cluster.clone()).or_default() |= is_elsewhere(key, &folder);
+        *members.entry(key.cluster.clone()).or_default() |= is_elsewhere(&key, &folder);
     }
     all
 }
 
+/// The works of clusters, also those that they get by ManifestWorkReplicaSets.
 fn works_of(
     desired: &Desired,
     is_shown: impl Fn(&WorkKey) -> bool,
-) -> impl Iterator<Item = (&WorkKey, RepoPath)> {
-    let shown = desired.works.iter().filter(move |(key, _)| is_shown(key));
-    shown.map(|(key, work)| (key, work.path.clone()))
+) -> impl Iterator<Item = (WorkKey, RepoPath)> {
+    let own = desired.works.iter().filter(|(key, _)| !key.is_replica_set());
+    let own = own.map(|(key, work)| (key.clone(), work.path.clone()));
+    let delivered = desired.delivered.iter().flat_map(|(cluster, sets)| {
+        let of_cluster = |work: &WorkName| WorkKey { cluster: cluster.clone(), work: work.clone() };
+        sets.iter().map(move |set| (of_cluster(&set.key.work), set.path.clone()))
+    });
+    own.chain(delivered).filter(move |(key, _)| is_shown(key))
 }
 
 /// The clusters of a group that it has on one side only.
@@ -85,17 +91,22 @@ impl MemberChange {
     }
 
     /// The changes from the works of the source on the hub to those in Git. The hub says from which
-    /// folder a work is, and its agent may write that.
+    /// folder a work is, and its agent may write that. Which clusters the ManifestWorkReplicaSets
+    /// on the hub go to is not known here, so nothing is said of their groups.
     pub fn from_hub<'a>(
         works: impl Iterator<Item = &'a ObservedWork>,
         head: &Desired,
         is_shown: impl Fn(&WorkKey) -> bool,
     ) -> Vec<Self> {
         let works = works.filter(|work| work.is_ours(&head.source) && is_shown(&work.key));
-        let works =
-            works.filter_map(|work| Some((&work.key, RepoPath::parse(work.path.as_deref()?)?)));
-        let before = members(works, |key, folder| stays(head, key, folder));
-        difference(&before, &members(works_of(head, &is_shown), |_, _| false))
+        let works = works
+            .filter_map(|work| Some((work.key.clone(), RepoPath::parse(work.path.as_deref()?)?)));
+        let (sets, works): (Vec<_>, Vec<_>) = works.partition(|(key, _)| key.is_replica_set());
+        let before = members(works.into_iter(), |key, folder| stays(head, key, folder));
+        let of_sets = members(sets.into_iter(), |_, _| false);
+        let mut changes = difference(&before, &members(works_of(head, &is_shown), |_, _| false));
+        changes.retain(|change| !of_sets.contains_key(&change.group));
+        changes
     }
 }
 

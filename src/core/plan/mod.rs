@@ -41,6 +41,7 @@ pub mod member_changes;
 #[cfg(test)]
 mod membership_tests;
 pub mod moves;
+pub mod name_holder;
 pub mod observed;
 pub mod order;
 pub mod planner;

@@ -245,6 +245,7 @@ mod tests {
     use crate::model::name::{GroupName, SourceId};
     use crate::model::object_digest::ObjectDigest;
     use crate::plan::moves::{MoveProgress, ObjectMove};
+    use crate::plan::name_holder::NameHolder;
 
     fn plan(reasons: Vec<Reason>) -> Plan {
         let step = |(index, reason)| PlanStep {
@@ -343,7 +344,10 @@ mod tests {
     #[test]
     fn markdown_escapes_untrusted_text() {
         let owner = Some("<img src=x>|[a](b)".to_owned());
-        let conflict = Reason::Conflict { owner, adoption: AdoptionPolicy::default() };
+        let conflict = Reason::Conflict {
+            owner,
+            holder: NameHolder::Work { adoption: AdoptionPolicy::default() },
+        };
         let comment = markdown(&plan(vec![conflict]), &Remarks::default());
         assert!(comment.contains(r"&lt;img src=x>\|\[a\](b)"), "{comment}");
         assert!(!comment.contains("<img"), "{comment}");
@@ -351,7 +355,10 @@ mod tests {
 
     #[test]
     fn the_changes_of_an_adoption_follow_its_work() {
-        let conflict = Reason::Conflict { owner: None, adoption: AdoptionPolicy::default() };
+        let conflict = Reason::Conflict {
+            owner: None,
+            holder: NameHolder::Work { adoption: AdoptionPolicy::default() },
+        };
         let plan = plan(vec![conflict]);
         let key = plan.steps.first().unwrap().key.clone();
         let remarks = |changes: &str| Remarks {

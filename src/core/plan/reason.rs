@@ -16,6 +16,7 @@ use crate::plan::directives::Suspension;
 use crate::plan::drift_backoff::Contention;
 use crate::plan::guard::Guard;
 use crate::plan::moves::{MoveProgress, ObjectMove};
+use crate::plan::name_holder::NameHolder;
 use crate::plan::rollouts::RolloutWait;
 
 /// Why a step is in the plan.
@@ -129,8 +130,8 @@ pub enum Reason {
     Conflict {
         /// The source that owns it; `None` if no gitwork does.
         owner: Option<String>,
-        /// Which works the source may adopt.
-        adoption: AdoptionPolicy,
+        /// What has the name.
+        holder: NameHolder,
     },
     /// The hub changed gitwork's last write, and Git still wants the same: an older CRD drops a
     /// field, or an admission webhook changes one. Writing it again would change nothing.
@@ -330,7 +331,7 @@ impl fmt::Display for Reason {
                 "adopted: it had no owner and exactly this spec, and the source has \
                  `adopt: unowned`",
             ),
-            Self::Conflict { owner, adoption } => write_conflict(f, owner, *adoption),
+            Self::Conflict { owner, holder } => write_conflict(f, owner, *holder),
             Self::ChangedByServer => f.write_str(
                 "the hub has changed what gitwork wrote: its ManifestWork CRD drops a field, or \
                  an admission webhook changes one; compare the work with `gitwork render`, then \
@@ -490,16 +491,27 @@ impl Reason {
 fn write_conflict(
     f: &mut fmt::Formatter<'_>,
     owner: &Option<String>,
-    adoption: AdoptionPolicy,
+    holder: NameHolder,
 ) -> fmt::Result {
-    write!(f, "the name is taken by a ManifestWork of {}; rename the work", owner_text(owner))?;
-    f.write_str(match adoption {
-        AdoptionPolicy::Never => ": the source has `adopt: never`",
-        AdoptionPolicy::Annotated | AdoptionPolicy::Unowned => {
-            ", or allow the adoption: annotate that ManifestWork with \
-             gitwork.dev/adopt=<this source's id>"
+    let owner = owner_text(owner);
+    match holder {
+        NameHolder::Work { adoption } => {
+            write!(f, "the name is taken by a ManifestWork of {owner}; rename the work")?;
+            f.write_str(match adoption {
+                AdoptionPolicy::Never => ": the source has `adopt: never`",
+                AdoptionPolicy::Annotated | AdoptionPolicy::Unowned => {
+                    ", or allow the adoption: annotate that ManifestWork with \
+                     gitwork.dev/adopt=<this source's id>"
+                }
+            })
         }
-    })
+        NameHolder::WorkOfReplicaSet => f.write_str(
+            "the name is taken by a ManifestWork of a ManifestWorkReplicaSet; rename the work",
+        ),
+        NameHolder::ReplicaSet => {
+            write!(f, "the name is taken by a ManifestWorkReplicaSet of {owner}; rename the work")
+        }
+    }
 }
 
 fn write_given_set(f: &mut fmt::Formatter<'_>, waiting: &[ClusterName]) -> fmt::Result {

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use super::budget::Excess;
 use super::conflicting_manager::ConflictingManager;
 use super::drift_backoff::Contention;
+use super::name_holder::NameHolder;
 use super::*;
 use crate::config::AdoptionPolicy;
 use crate::model::digest::Digest;
@@ -67,9 +68,21 @@ fn every_step() -> Vec<PlanStep> {
         step(
             "j",
             None,
-            Reason::Conflict { owner: owner.clone(), adoption: AdoptionPolicy::Annotated },
+            Reason::Conflict {
+                owner: owner.clone(),
+                holder: NameHolder::Work { adoption: AdoptionPolicy::Annotated },
+            },
         ),
-        step("k", None, Reason::Conflict { owner: None, adoption: AdoptionPolicy::Never }),
+        step("j1", None, Reason::Conflict { owner: owner.clone(), holder: NameHolder::ReplicaSet }),
+        step("j2", None, Reason::Conflict { owner: None, holder: NameHolder::WorkOfReplicaSet }),
+        step(
+            "k",
+            None,
+            Reason::Conflict {
+                owner: None,
+                holder: NameHolder::Work { adoption: AdoptionPolicy::Never },
+            },
+        ),
         step("l", None, Reason::ChangedByServer),
         step("m", None, Reason::Frozen),
         step("m2", None, Reason::UnknownMembership),

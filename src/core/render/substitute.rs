@@ -206,6 +206,8 @@ impl<'a> Substitution<'a> {
             // Whatever the value is.
             Resolved::Unknown if place == FieldProtection::Protected => (None, true),
             Resolved::Unknown => return Err(InvalidVariable::Unknown(variable.clone())),
+            // A default would be the value on all clusters, whatever theirs is.
+            Resolved::PerCluster => return Err(InvalidVariable::PerCluster(variable.clone())),
             Resolved::Unset { is_reported } => (default(), is_reported),
             Resolved::Set { value, is_reported } => {
                 let is_empty = value.as_str().is_some_and(str::is_empty);
@@ -237,6 +239,8 @@ enum InvalidVariable<'t> {
     Unset(Variable),
     /// The facts of the cluster are unknown.
     Unknown(Variable),
+    /// The clusters of a ManifestWorkReplicaSet have different values.
+    PerCluster(Variable),
     /// The managed cluster can set it, and the field is protected.
     Reported(Variable),
     /// All values together are too large.
@@ -247,7 +251,7 @@ impl InvalidVariable<'_> {
     fn code(&self) -> Code {
         match self {
             Self::Open | Self::NoName(_) | Self::NotText(_) => Code::BadVariable,
-            Self::Unset(_) => Code::UnknownVariable,
+            Self::Unset(_) | Self::PerCluster(_) => Code::UnknownVariable,
             Self::Unknown(_) => Code::UnknownFacts,
             Self::Reported(_) => Code::ReportedValue,
             Self::TooLarge => Code::TooManyFiles,
@@ -281,6 +285,15 @@ impl InvalidVariable<'_> {
             Self::Unknown(variable) => {
                 let (name, cluster) = (named(variable), values.cluster);
                 (format!("${{{name}}} needs the facts of the cluster {cluster}"), None)
+            }
+            Self::PerCluster(variable) => {
+                let name = named(variable);
+                let message = format!(
+                    "${{{name}}} differs between clusters, and a ManifestWorkReplicaSet has the \
+                     same content for all"
+                );
+                let hint = "use `values` of the group, or remove `deliver` from group.yaml";
+                (message, Some(hint.to_owned()))
             }
             Self::Reported(variable) => {
                 let name = named(variable);

@@ -115,6 +115,8 @@ pub enum Resolved<'a> {
     },
     /// The cluster's facts are unknown.
     Unknown,
+    /// It differs between the clusters of a ManifestWorkReplicaSet, which have one content.
+    PerCluster,
 }
 
 /// `values` of one file. Works of many clusters are compared by them, so the digests of large ones
@@ -190,9 +192,8 @@ impl<'a> ClusterValues<'a> {
         };
         let is_replica_set = self.cluster.replica_set_namespace().is_some();
         match variable {
-            // It has one content for all clusters.
             Variable::ClusterName | Variable::Label(_) | Variable::Claim(_) if is_replica_set => {
-                Resolved::Unset { is_reported: false }
+                Resolved::PerCluster
             }
             Variable::ClusterName => set(self.cluster.as_str(), false),
             Variable::Value(name) => {
@@ -222,15 +223,11 @@ impl<'a> ClusterValues<'a> {
         let mut files = self.levels.iter().map(|level| level.file.as_str());
         let own = files.next().unwrap_or_default();
         let cluster = self.cluster;
-        if cluster.replica_set_namespace().is_some() {
-            return match (variable, files.next()) {
-                (Variable::Value(_), Some(group)) => format!("set it in `values` of {group}"),
-                _ => "a ManifestWorkReplicaSet has the same content for all clusters".to_owned(),
-            };
-        }
+        let is_replica_set = cluster.replica_set_namespace().is_some();
         match variable {
             // The same text for each member of a group, so that it is printed once.
             Variable::Value(_) | Variable::ClusterName => match files.next() {
+                Some(group) if is_replica_set => format!("set it in `values` of {group}"),
                 Some(group) => format!("set it in `values` of {group} or of the cluster.yaml"),
                 None => format!("set it in `values` of {own}"),
             },
@@ -252,6 +249,7 @@ impl<'a> ClusterValues<'a> {
                 Resolved::Set { value, is_reported } => json!([value, is_reported]),
                 Resolved::Unset { is_reported } => json!([is_reported]),
                 Resolved::Unknown => Value::Null,
+                Resolved::PerCluster => Value::from("per cluster"),
             }
         });
         Digest::of_json(&values.collect())

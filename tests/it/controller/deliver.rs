@@ -8,6 +8,8 @@ use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use gitwork_core::model::name::CommitId;
+
 use super::fixture::{Controller, DEADLINE, Fixture, OWNER, new_hub};
 use crate::agent::fixture::Fixture as AgentFixture;
 use crate::deploy::read;
@@ -37,6 +39,7 @@ fn deployment(image: &str) -> String {
 
 /// The daemon's part of the world.
 struct Source {
+    id: &'static str,
     repo: Repo,
     server: GitServer,
     folder: TempDir,
@@ -45,28 +48,29 @@ struct Source {
 }
 
 impl Source {
-    async fn new(hub: &Cluster, namespace: &str) -> Self {
+    async fn new(hub: &Cluster, id: &'static str, namespace: &str) -> Self {
         apply(hub.client(), &read("deploy/gitwork.yaml")).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         let repo = Repo::create(&folder.path().join("fleet.git"));
         let server = GitServer::http(folder.path()).start();
         let kubeconfig = hub.kubeconfig_path_for("gitwork", "gitwork").await;
-        Self { repo, server, folder, kubeconfig, namespace: namespace.to_owned() }
+        Self { id, repo, server, folder, kubeconfig, namespace: namespace.to_owned() }
     }
 
     fn daemon(&self) -> HubProgram {
         let (url, cache) = (self.server.url("fleet.git"), self.folder.path().join("cache"));
         let cache = cache.display().to_string();
-        let arguments = ["run", "--repo", &url, "--source-id", "fleet", "--cache", &cache];
+        let arguments = ["run", "--repo", &url, "--source-id", self.id, "--cache", &cache];
         let flags = ["--interval", "1", "--placement-grace", "1"];
         HubProgram::start(&arguments, &self.kubeconfig, &flags)
     }
 
-    fn commit_group(&self, deliver: &str, image: &str) {
+    /// Returns the commit's id.
+    fn commit_group(&self, deliver: &str, image: &str) -> CommitId {
         let group = format!("placement: {{name: all, namespace: {}}}\n{deliver}\n", self.namespace);
         let (group, web) = (Some(group.as_str()), deployment(image));
         let files = [("groups/g/group.yaml", group), ("groups/g/web/web.json", Some(web.as_str()))];
-        self.repo.commit("main", &files);
+        self.repo.commit("main", &files)
     }
 
     /// Another group wants a set with the name of the foreign one.
@@ -140,7 +144,7 @@ async fn group_is_switched_to_a_set_and_back_and_its_objects_stay() {
     fixture.select("all", &[0, 1]).await;
     let foreign = foreign_set(&fixture).await;
 
-    let source = Source::new(&hub, &fixture.namespace).await;
+    let source = Source::new(&hub, "fleet", &fixture.namespace).await;
     source.commit_group("", "web:1");
     let daemon = source.daemon();
     let uids = until_image(&clusters, "web:1").await;
@@ -173,6 +177,45 @@ async fn group_is_switched_to_a_set_and_back_and_its_objects_stay() {
     let left = fixture.sets().get("foreign").await.unwrap();
     assert_eq!((left.metadata.uid, left.data["spec"].clone()), foreign);
     assert!(!daemon.log().contains("the plan breaks a rule"), "{}", daemon.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_sources_with_one_set_name_leave_the_set_to_the_first() {
+    let (hub, kubeconfig) = new_hub().await;
+    let clusters = [managed("shared").await];
+    let agent = AgentFixture::between(&hub, &clusters[0], |_| {}).await;
+    let _controller = Controller::start(&kubeconfig, &[]);
+    let fixture = Fixture {
+        hub: &hub,
+        namespace: hub.namespace("shared-sets").await,
+        clusters: vec![agent.cluster_name.clone()],
+        name: "web".to_owned(),
+    };
+    fixture.select("all", &[0]).await;
+    let first = Source::new(&hub, "first", &fixture.namespace).await;
+    let second = Source::new(&hub, "second", &fixture.namespace).await;
+    let keep = "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: default, name: keep}\n";
+    first.repo.commit("main", &[("groups/g/keep/x.yaml", Some(keep))]);
+    first.commit_group(SET, "web:1");
+    let first_daemon = first.daemon();
+    let uids = until_image(&clusters, "web:1").await;
+
+    second.commit_group(SET, "web:2");
+    let second_daemon = second.daemon();
+    second_daemon.until_logged("taken by a ManifestWorkReplicaSet").await;
+    let changed = second.commit_group(SET, "web:3");
+    second_daemon.until_logged(&changed.to_string()).await;
+    assert_eq!(until_image(&clusters, "web:1").await, uids);
+    until_works(&fixture, 0, 2, &second_daemon).await;
+
+    // Its owner deletes it, so that the name is free.
+    first.repo.commit("main", &[("groups/g/web/web.json", None)]);
+    let others = until_image(&clusters, "web:3").await;
+    assert_ne!(others, uids);
+    until_works(&fixture, 0, 2, &first_daemon).await;
+    for daemon in [first_daemon, second_daemon] {
+        assert!(!daemon.log().contains("the plan breaks a rule"), "{}", daemon.log());
+    }
 }
 
 /// A set of another source. It selects no cluster.

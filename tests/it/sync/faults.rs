@@ -111,7 +111,7 @@ async fn ended_or_expired_watches_miss_no_drift() {
     sync.until_value(0, "web", "one").await;
     for round in 0..3 {
         // The renewed watch answers 410 Gone, so that the engine has to list again.
-        faults.next(1, Fault::Forgotten, Seen::is_watch);
+        faults.next(1, Fault::Forgotten, Seen::is_watch_of_works);
         faults.cut_watches();
         let edited = json!({ "metadata": { "annotations": {
             "gitwork.dev/path": format!("edit-{round}") } } });

@@ -207,6 +207,8 @@ async fn suspended_works_stay_until_resumed_and_sync_can_be_requested() {
     };
     commit("one");
     let running = sync.start_with(hub.clone());
+    // `suspend` asks the hub for them.
+    sync.until_value(0, "web", "one").await;
     sync.until_value(1, "web", "one").await;
     let of_work = format!("{}/web", sync.clusters[0]);
     done(&say(&sync, &["suspend", &of_work, "--reason", "a broken node"]));

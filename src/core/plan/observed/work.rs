@@ -73,6 +73,8 @@ pub struct ObservedWork {
     /// It seems to have no owner: no label of a source or of another tool, none of OCM's
     /// controllers, no owner references, and no annotation of gitwork's.
     pub unowned: bool,
+    /// It is a ManifestWork of a ManifestWorkReplicaSet.
+    pub of_replica_set: bool,
     /// The writer that edited it, if the hub does not have what gitwork wrote last.
     pub edited_by: Option<Arc<ConflictingManager>>,
     /// It has no `metadata.labels`: a JSON Patch has to create that first.
@@ -210,6 +212,8 @@ impl ObservedWork {
             deleting: metadata.get("deletionTimestamp").is_some_and(|time| !time.is_null()),
             unowned: kind == ObservedKind::ManifestWork
                 && is_unowned(metadata, &labels, &annotations),
+            of_replica_set: kind == ObservedKind::ManifestWork
+                && labels.contains_key(LABEL_REPLICA_SET),
             owned,
             edited_by,
             labels_absent: !metadata.get("labels").is_some_and(Value::is_object),

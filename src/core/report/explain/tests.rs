@@ -10,6 +10,7 @@ use crate::model::name::{ClusterName, RepoPath, WorkKey, WorkName};
 use crate::model::object_digest::ObjectDigest;
 use crate::plan::budget::Excess;
 use crate::plan::moves::{MoveProgress, ObjectMove};
+use crate::plan::name_holder::NameHolder;
 use crate::plan::{Effect, PlanStep, Reason};
 use crate::report::status::tree::WorkTree;
 
@@ -179,7 +180,13 @@ fn reason_of_plan_comes_with_advice() {
 #[test]
 fn conflict_names_the_owner() {
     let owner = Some("other".into());
-    let conflict = step(None, Reason::Conflict { owner, adoption: AdoptionPolicy::default() });
+    let conflict = step(
+        None,
+        Reason::Conflict {
+            owner,
+            holder: NameHolder::Work { adoption: AdoptionPolicy::default() },
+        },
+    );
     let reported = answer(&git(), Some(on_hub(&conflict, None)));
     assert!(
         reported.reason == "Conflict" && reported.message.contains("\"other\""),

@@ -17,6 +17,7 @@ use crate::plan::budget::Excess;
 use crate::plan::conflicting_manager::ConflictingManager;
 use crate::plan::drift_backoff::{Contention, Contentions};
 use crate::plan::moves::{MoveProgress, ObjectMove};
+use crate::plan::name_holder::NameHolder;
 use crate::plan::observed::{Observed, ObservedWork};
 use crate::plan::{Effect, Plan, PlanStep, Reason};
 use crate::render::desired::{Desired, Frozen};
@@ -168,7 +169,13 @@ fn steps_without_effect_give_state_and_reason() {
         (Reason::WaitingForAgent { generation: 2 }, State::Deleting),
         (Reason::WaitingToRelease { generation: 2 }, State::Pending),
         (Reason::BeingDeleted { wanted: true }, State::Deleting),
-        (Reason::Conflict { owner: None, adoption: AdoptionPolicy::Never }, State::Failed),
+        (
+            Reason::Conflict {
+                owner: None,
+                holder: NameHolder::Work { adoption: AdoptionPolicy::Never },
+            },
+            State::Failed,
+        ),
         (Reason::ChangedByServer, State::Degraded),
         (Reason::Frozen, State::Frozen),
         (Reason::UnknownMembership, State::Frozen),
@@ -179,7 +186,10 @@ fn steps_without_effect_give_state_and_reason() {
     }
     // The status of another source's work is not this source's state.
     let foreign = Some(on_hub(&key, "other", "False", 2));
-    let conflict = Reason::Conflict { owner: None, adoption: AdoptionPolicy::Annotated };
+    let conflict = Reason::Conflict {
+        owner: None,
+        holder: NameHolder::Work { adoption: AdoptionPolicy::Annotated },
+    };
     let work = one(foreign, step(&key, None, conflict), None);
     assert_eq!(work.view, StatusView::default());
 }
