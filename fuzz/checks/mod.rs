@@ -4,6 +4,7 @@
 
 use crate::memory_repository;
 
+mod admission;
 mod approvals;
 mod cel;
 mod commit;
@@ -30,6 +31,7 @@ pub type Check = fn(&[u8]) -> bool;
 
 /// Every target by its name.
 pub const ALL: &[(&str, Check)] = &[
+    ("admission", admission::check),
     ("approvals", approvals::check),
     ("cel", cel::check),
     ("commit", commit::check),

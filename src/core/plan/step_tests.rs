@@ -115,7 +115,7 @@ fn a_summary_has_every_step_except_kept_works() {
     assert_eq!(plan.effects().count(), 3);
     assert_eq!(
         plan.counts().to_string(),
-        "1 set-delete-option, 1 delete, 1 release, 5 wait, 10 hold, 1 keep"
+        "1 set-delete-option, 1 delete, 1 release, 5 wait, 12 hold, 1 keep"
     );
     let summary = plan.summary(&SourceId::parse("fleet").unwrap());
     assert_eq!(summary.steps.len(), plan.steps.len() - 1);
