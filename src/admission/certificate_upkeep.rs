@@ -112,13 +112,11 @@ impl CertificateUpkeep {
         &mut self,
         configuration: Option<WebhookConfiguration>,
     ) -> Result<(), UpkeepError> {
+        let called = configuration.as_ref().and_then(WebhookConfiguration::called_instead);
+        let called = called.map(str::to_owned);
         let Some(configuration) = configuration.filter(|found| !found.is_foreign()) else {
             if !self.is_missing_logged {
-                tracing::warn!(
-                    configuration = self.configuration,
-                    "the ValidatingWebhookConfiguration does not exist or has no webhook of \
-                     gitwork; nothing is checked until deploy/admission.yaml is applied"
-                );
+                self.log_missing(called.as_deref());
             }
             self.is_missing_logged = true;
             return Ok(());
@@ -133,11 +131,30 @@ impl CertificateUpkeep {
         Ok(())
     }
 
+    /// Says that nothing calls this installation.
+    fn log_missing(&self, called: Option<&str>) {
+        let configuration = &self.configuration;
+        match called {
+            Some(called) => tracing::warn!(
+                configuration,
+                called,
+                "the webhooks of the ValidatingWebhookConfiguration call another installation of \
+                 gitwork, whose caBundle stays as it is; name another configuration by \
+                 --webhook-configuration"
+            ),
+            None => tracing::warn!(
+                configuration,
+                "the ValidatingWebhookConfiguration does not exist or has no webhook of gitwork; \
+                 nothing is checked until deploy/admission.yaml is applied"
+            ),
+        }
+    }
+
     async fn read_configuration(&self) -> Result<Option<WebhookConfiguration>, AdmissionApiError> {
         let (path, subject) = (self.configuration_path(), self.configuration_subject());
         let call = ApiCall { verb: "read", path: &path, subject: &subject, body: None };
         match self.api.send(&call).await {
-            Ok(object) => Ok(Some(WebhookConfiguration::read(&object))),
+            Ok(object) => Ok(Some(WebhookConfiguration::read(&object, &self.names))),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }

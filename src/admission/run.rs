@@ -28,6 +28,7 @@ use crate::certificate_upkeep::CertificateUpkeep;
 use crate::limits;
 use crate::mounted::MountedCertificate;
 use crate::serving_certificate::{CertificateError, ServingCertificate};
+use crate::webhook_configuration::service_host;
 use crate::webhook_server::WebhookServer;
 use crate::webhook_service::WebhookService;
 
@@ -196,7 +197,7 @@ impl Upkeep {
         let SelfMadeOptions { namespace, secret, service, names, configuration, lifetime } =
             options;
         let mut names: BTreeSet<String> = names.into_iter().collect();
-        names.insert(format!("{service}.{namespace}.svc"));
+        names.insert(service_host(&namespace, &service));
         Ok(Self::SelfMade(Box::new(CertificateUpkeep {
             api: api.clone(),
             clock,

@@ -233,6 +233,20 @@ async fn secret_of_somebody_else_is_not_overwritten() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn second_installation_leaves_the_webhooks_of_the_first_alone() {
+    let shared = shared().await;
+    let trusted = || async { bundle(&shared.hub, CONFIGURATION, WORKS_HOOK).await };
+    let before = trusted().await;
+    let flags = ["--secret", "second-tls", "--service", "second"];
+    let second = Program::start(&shared.hub.kubeconfig_path(), &flags);
+    second.until_logged("call another installation of gitwork").await;
+    second.until_ready().await;
+    let authority = secret_text(&shared.hub, "second-tls", "ca.crt").await.unwrap();
+    let now = trusted().await;
+    assert!(now == before && !now.contains(authority.trim()), "{now}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn mounted_certificates_are_replaced_while_running() {
     let mut files = Files::new();
     let program = Program::start(&shared().await.kubeconfig, &files.flags());

@@ -189,8 +189,7 @@ impl ObservedWork {
         let editor = || ConflictingManager::of(metadata, &owned.labels, &owned.annotations);
         let edited_by = is_edited.then(|| Arc::new(editor()));
         let annotation = |key: &str, bytes_max: usize| {
-            let found = annotations.get(key).filter(|text| text.len() <= bytes_max);
-            found.map(|text| (*text).to_owned())
+            Some((*annotations.get(key).filter(|text| text.len() <= bytes_max)?).to_owned())
         };
         Ok(Self {
             key,
@@ -212,8 +211,7 @@ impl ObservedWork {
             deleting: metadata.get("deletionTimestamp").is_some_and(|time| !time.is_null()),
             unowned: kind == ObservedKind::ManifestWork
                 && is_unowned(metadata, &labels, &annotations),
-            of_replica_set: kind == ObservedKind::ManifestWork
-                && labels.contains_key(LABEL_REPLICA_SET),
+            of_replica_set: kind.is_of_replica_set(&labels),
             owned,
             edited_by,
             labels_absent: !metadata.get("labels").is_some_and(Value::is_object),
@@ -309,10 +307,14 @@ impl ObservedKind {
         annotations: &BTreeMap<&str, &'a str>,
     ) -> (Option<&'a str>, bool) {
         match self {
-            Self::ManifestWork if labels.contains_key(LABEL_REPLICA_SET) => (None, false),
+            _ if self.is_of_replica_set(labels) => (None, false),
             Self::ManifestWork => (labels.get(LABEL_SOURCE).copied(), true),
             Self::ReplicaSet => (annotations.get(LABEL_SOURCE).copied(), false),
         }
+    }
+
+    fn is_of_replica_set(self, labels: &BTreeMap<&str, &str>) -> bool {
+        self == Self::ManifestWork && labels.contains_key(LABEL_REPLICA_SET)
     }
 
     fn own_labels(self) -> &'static [&'static str] {
