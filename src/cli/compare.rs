@@ -148,6 +148,7 @@ fn between_revisions(
     let configured = args.configured()?.with_published_facts();
     let ConfiguredSource { config, guards, verification, status_branch, .. } = configured;
     let path = config.path.clone();
+    let pages = config.repository.pages();
     let mut source = sources().open(config)?;
     let cancel = Arc::new(AtomicBool::new(false));
     let head_commit = match &args.head {
@@ -183,7 +184,7 @@ fn between_revisions(
     }
     let text = match args.output {
         PlanFormat::Text => review::text(&review, ColorMode::Colored),
-        PlanFormat::Markdown => review::markdown(&review),
+        PlanFormat::Markdown => review::markdown(&review, pages.as_ref()),
         PlanFormat::Json => review.json(),
     };
     Ok(PrintedPlan {

@@ -7,7 +7,8 @@ use gitwork_core::config::tenancy::Tenancy;
 use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::{RepoPath, SourceId};
 use gitwork_core::render::object_checks::SchemaChecks;
-use gitwork_git::{Reference, Remote};
+use gitwork_core::report::forge::WebPages;
+use gitwork_git::{LocalRepository, Reference, Remote};
 
 /// The configuration of one source.
 #[derive(Debug, Clone)]
@@ -42,4 +43,18 @@ pub enum SourceLocation {
     },
     /// A folder as it is on disk, with uncommitted changes.
     Directory(PathBuf),
+}
+
+impl SourceLocation {
+    /// The web pages of the repository, or of that of which the folder is a clone; `None` if the
+    /// host's name does not tell the forge.
+    pub fn pages(&self) -> Option<WebPages> {
+        match self {
+            Self::Git { remote, .. } => WebPages::of(None, &remote.url),
+            Self::Directory(folder) => {
+                let upstream = LocalRepository::discover(folder).ok()?.upstream()?;
+                WebPages::of(None, &format!("https://{upstream}"))
+            }
+        }
+    }
 }

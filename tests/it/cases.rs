@@ -345,7 +345,7 @@ impl Outcome {
             Section::Works => works.map(compact).collect(),
             Section::ManifestWorks => works.map(manifest_work).collect(),
             Section::Review => review::text(review(), ColorMode::Plain),
-            Section::ReviewMarkdown => review::markdown(review()),
+            Section::ReviewMarkdown => review::markdown(review(), None),
             Section::ReviewJson => review().json() + "\n",
         }
     }

@@ -340,6 +340,13 @@ fn manifest_examples() -> Vec<(Code, Files)> {
                  status: {phase: Active}\n",
             ),
         ),
+        (
+            Code::TemplateText,
+            manifest(
+                "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n  annotations:\n    \
+                 team: \"{{ .Values.team }}\"\n",
+            ),
+        ),
     ]
 }
 

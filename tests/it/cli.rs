@@ -44,19 +44,20 @@ pub fn clone() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "clusters/edge-1/web/cm.yaml", &config_map("web", "one"));
     write(folder.path(), "clusters/edge-2/db/cm.yaml", &config_map("db", "one"));
-    let git = |arguments: &[&str]| {
-        let done = Command::new("git")
-            .args(["-c", "user.name=Ann", "-c", "user.email=ann@example.com"])
-            .args(arguments)
-            .current_dir(folder.path())
-            .output()
-            .unwrap();
-        assert!(done.status.success(), "{done:?}");
-    };
-    git(&["init", "-q", "-b", "main"]);
-    git(&["add", "."]);
-    git(&["commit", "-q", "-m", "first"]);
+    git(folder.path(), &["init", "-q", "-b", "main"]);
+    git(folder.path(), &["add", "."]);
+    git(folder.path(), &["commit", "-q", "-m", "first"]);
     folder
+}
+
+pub fn git(folder: &Path, arguments: &[&str]) {
+    let done = Command::new("git")
+        .args(["-c", "user.name=Ann", "-c", "user.email=ann@example.com"])
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{done:?}");
 }
 
 pub fn write(folder: &Path, file: &str, text: &str) {
@@ -242,6 +243,15 @@ fn plans_between_revisions_are_printed_as_text_markdown_and_json() {
     assert_eq!(json["counts"]["worksDeleted"], 1);
     let narrow = run(clone.path(), &["plan", "--base", "main", "--cluster", "edge-1"]);
     assert!(!out(&narrow).contains("edge-2"), "{}", out(&narrow));
+
+    git(clone.path(), &["remote", "add", "origin", "git@github.com:acme/fleet.git"]);
+    assert!(!plan("markdown").contains("github.com"), "the working directory has no page");
+    git(clone.path(), &["add", "."]);
+    git(clone.path(), &["commit", "-q", "-m", "second"]);
+    let committed =
+        run(clone.path(), &["plan", "--base", "HEAD~1", "--head", "HEAD", "-o", "markdown"]);
+    let link = "<a href=\"https://github.com/acme/fleet/tree/";
+    assert_eq!(out(&committed).matches(link).count(), 3, "{}", out(&committed));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! one.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::Arc;
 
 use gitwork_core::model::name::SourceId;
@@ -14,7 +14,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::cli::{code, err, gitwork, out, write};
+use crate::cli::{code, err, git, gitwork, out, write};
 use crate::deploy;
 use crate::output_schemas::assert_documented;
 use crate::sync::fixture::{Sync, config_map};
@@ -49,16 +49,6 @@ const FILES: &[(&str, &str)] = &[
         "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: old\n  namespace: default\n",
     ),
 ];
-
-fn git(folder: &Path, arguments: &[&str]) {
-    let done = Command::new("git")
-        .args(["-c", "user.name=Ann", "-c", "user.email=ann@example.com"])
-        .args(arguments)
-        .current_dir(folder)
-        .output()
-        .unwrap();
-    assert!(done.status.success(), "{done:?}");
-}
 
 fn clone() -> TempDir {
     let folder = tempfile::tempdir().unwrap();

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gitwork_core::limits;
-use gitwork_core::model::name::{ClusterName, ObjectId, RepoPath, WorkKey, WorkName};
+use gitwork_core::model::name::{ClusterName, CommitId, ObjectId, RepoPath, WorkKey, WorkName};
 use gitwork_core::model::work::{DeletionPolicy, DesiredWork, WorkBody};
 use gitwork_core::render::desired::{Desired, Frozen};
+use gitwork_core::report::forge::WebPages;
 use gitwork_core::report::review::{Review, markdown, text};
 use gitwork_core::text::style::ColorMode;
 use serde_json::{Value, json};
@@ -64,7 +65,7 @@ fn repository_text_is_escaped_in_comments() {
         ("clusters/a/web/x.yaml", &map("a", &format!("{{x: {value}}}"))),
         ("clusters/b/bad|@octocat<b>/x.yaml", &map("b", "{}")),
     ]));
-    let comment = markdown(&Review::new(&base, &head));
+    let comment = markdown(&Review::new(&base, &head), None);
     let mut fence: Option<String> = None;
     let mut tags = Vec::new();
     for line in comment.lines() {
@@ -81,6 +82,32 @@ fn repository_text_is_escaped_in_comments() {
     }
     assert_eq!((fence, tags.len()), (None, 1), "{comment}");
     assert!(!comment.contains('\u{1b}'));
+}
+
+#[test]
+fn works_and_problems_are_links_to_the_forge() {
+    let [was, is] = ["ab", "cd"].map(|pair| CommitId::parse(&pair.repeat(20)).unwrap());
+    let base = render(&tree(&[
+        ("clusters/a/web/x.yaml", &map("a", "{x: one}")),
+        ("clusters/a/old/x.yaml", &map("o", "{x: one}")),
+    ]));
+    let head = render(&tree(&[
+        ("clusters/a/web/x.yaml", &map("a", "{x: two}")),
+        ("clusters/b/bad name<b>/x.yaml", "a: 1\na: 2\n"),
+    ]));
+    let review = Review { base: Some(was), head: Some(is), ..Review::new(&base, &head) };
+    let pages = WebPages::of(None, "git@github.com:acme/fleet.git").unwrap();
+    let comment = markdown(&review, Some(&pages));
+    let to = "<a href=\"https://github.com/acme/fleet";
+    let changed = format!("{to}/tree/{is}/clusters/a/web\"><code>web</code></a>");
+    let deleted = format!("{to}/tree/{was}/clusters/a/old\"><code>old</code></a>");
+    let line = format!("{to}/blob/{is}/clusters/b/bad%20name%3Cb%3E/x.yaml#L2\"><code>clusters");
+    for part in [changed, deleted, line] {
+        assert!(comment.contains(&part), "{part}\n{comment}");
+    }
+    let uncommitted = Review { head: None, ..review };
+    let comment = markdown(&uncommitted, Some(&pages));
+    assert!(!comment.contains("/blob/") && !comment.contains(&is.to_string()), "{comment}");
 }
 
 /// Many works without the time to render them.
@@ -135,7 +162,7 @@ fn one_change_among_ten_thousand_works_is_found() {
     let base = many(10_000, |_| 1);
     let head = many(10_000, |number| 1 + usize::from(number == 5_432));
     let review = Review::new(&base, &head);
-    let comment = markdown(&review);
+    let comment = markdown(&review, None);
     assert_eq!((review.counts.works_changed, review.counts.works_unchanged), (1, 9_999));
     assert!(comment.contains("!         spec.replicas: 1 -> 2"), "{comment}");
 }
@@ -144,7 +171,7 @@ fn one_change_among_ten_thousand_works_is_found() {
 fn large_comment_stays_within_its_limit() {
     let base = many(3_000, |_| 1);
     let head = many(3_000, |number| 2 + number);
-    let comment = markdown(&Review::new(&base, &head));
+    let comment = markdown(&Review::new(&base, &head), None);
     assert!(comment.len() <= limits::COMMENT_CHARS_MAX, "{}", comment.len());
     assert!(comment.len() > limits::COMMENT_CHARS_MAX / 2, "the room is used");
     assert!(comment.contains("| | and 2950 more |"));
@@ -155,6 +182,6 @@ fn large_comment_stays_within_its_limit() {
             (0..400).map(|n| map(&format!("m{n}"), &format!("{{k: \"{}\"}}", n * to))).collect();
         render(&tree(&[("clusters/a/web/x.yaml", &texts.join("---\n"))]))
     };
-    let comment = markdown(&Review::new(&big(1), &big(2)));
+    let comment = markdown(&Review::new(&big(1), &big(2)), None);
     assert!(comment.contains("lines more") && comment.len() < 20_000, "{comment}");
 }

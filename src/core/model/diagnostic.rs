@@ -341,6 +341,9 @@ codes! {
         "Rename the object. Kubernetes would reject this name.";
     StatusInManifest = "GW411", Warning, "status in a manifest",
         "Remove `status`. The cluster reports it; it cannot be set from Git.";
+    TemplateText = "GW412", Warning, "text of a Helm template",
+        "Commit the rendered manifest: gitwork renders no Helm templates, so the text reaches the \
+         cluster as it is.";
     // 5xx: the operator's policy
     NotAllowed = "GW501", Error, "not allowed by the operator's policy",
         "Stay within the `policy` of the daemon's configuration, or ask the operator to \

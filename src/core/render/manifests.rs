@@ -179,6 +179,7 @@ impl<'a> Reader<'a> {
         }
         self.check_scope(&object, &what, is_namespaced, &namespace);
         self.check_status(&object, &kind, &what);
+        self.check_template(&object, &kind, &what);
         if group.is_empty() && kind == "Secret" {
             self.check_secret(&object, &what);
         }
@@ -317,6 +318,15 @@ impl<'a> Reader<'a> {
 
     fn say_of_namespace(&mut self, code: Code, span: Span, message: impl Into<String>) {
         self.report(code, span, "metadata.namespace", message);
+    }
+
+    /// Warns of a template of Helm in quotes, which is valid YAML.
+    fn check_template(&mut self, object: &DocumentObject<'_>, kind: &str, what: &str) {
+        if let Some(pointer) = template::quoted_template(object.value, kind) {
+            let message = format!("{what} has the text of a Helm template that was not rendered");
+            let (at, field) = (object.span(&pointer), file::dotted(&pointer));
+            self.report(Code::TemplateText, at, &field, message);
+        }
     }
 
     /// Warns of a status: the cluster reports it, Git does not set it.

@@ -1,5 +1,7 @@
 //! Files that look like a template of Helm which nobody has rendered.
 
+use serde_json::Value;
+
 use crate::model::diagnostic::Diagnostic;
 
 /// What to do about such a file.
@@ -25,12 +27,72 @@ pub fn add_hints(diagnostics: &mut [Diagnostic], bytes: &[u8]) {
     }
 }
 
+/// The first text of an object, as a JSON pointer, that is a template of Helm in quotes. Texts of
+/// several lines, and the data of a ConfigMap or Secret, may be meant for another program.
+pub fn quoted_template(object: &Value, kind: &str) -> Option<String> {
+    let has_data = matches!(kind, "ConfigMap" | "Secret");
+    let fields = object.as_object()?.iter();
+    let mut fields =
+        fields.filter(|(name, _)| !has_data || !matches!(&***name, "data" | "stringData"));
+    fields.find_map(|(name, value)| below(name, value))
+}
+
+fn below(name: &str, value: &Value) -> Option<String> {
+    Some(format!("/{}{}", escaped(name), first_template(value)?))
+}
+
+fn first_template(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => is_helm(text).then(String::new),
+        Value::Array(items) => {
+            let mut items = items.iter().enumerate();
+            items.find_map(|(index, item)| Some(format!("/{index}{}", first_template(item)?)))
+        }
+        Value::Object(fields) => fields.iter().find_map(|(name, item)| below(name, item)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
+}
+
+/// RFC 6901.
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+/// Whether a text of one line has an action that only Helm knows. Other programs use the same
+/// braces: `{{ .Labels.x }}`.
+fn is_helm(text: &str) -> bool {
+    const ONLY_HELM: [&str; 4] = [".Values.", ".Release.", ".Chart.", "include \""];
+    if !text.contains("{{") || text.contains('\n') {
+        return false;
+    }
+    let mut actions = text.split("{{").skip(1).map(|rest| rest.trim_start_matches(['-', ' ']));
+    actions.any(|action| ONLY_HELM.iter().any(|start| action.starts_with(start)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::diagnostic::{Code, FixKind, Location, Scope};
     use crate::model::name::RepoPath;
     use gitwork_yaml::Span;
+    use serde_json::json;
+
+    #[test]
+    fn quoted_templates_of_helm_are_found_outside_of_data() {
+        let of = |value: Value| quoted_template(&value, value["kind"].as_str().unwrap_or_default());
+        let image = |text: &str| json!({"kind": "Pod", "spec": {"containers": [{"image": text}]}});
+        let place = Some("/spec/containers/0/image".to_owned());
+        for text in ["{{ .Values.image }}", "x:{{- .Release.Name -}}", "{{ include \"x\" . }}"] {
+            assert_eq!(of(image(text)), place, "{text}");
+        }
+        for text in ["{{ $labels.job }}", "{{ .Labels.x }}", "Values.x {{", "a\n{{ .Values.x }}"] {
+            assert_eq!(of(image(text)), None, "{text}");
+        }
+        let text = "{{ .Values.x }}";
+        assert_eq!(of(json!({"kind": "ConfigMap", "data": {"a": text}})), None);
+        let labelled = json!({"kind": "ConfigMap", "metadata": {"labels": {"a/b": text}}});
+        assert_eq!(of(labelled).as_deref(), Some("/metadata/labels/a~1b"));
+    }
 
     fn hint(text: &str, line: u32) -> Option<String> {
         let at = Span { line, column: 1, length: 1 };

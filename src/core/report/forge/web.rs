@@ -1,4 +1,4 @@
-//! Links to a forge's web pages: a commit, a folder at a commit.
+//! Links to a forge's web pages: a commit, and a folder or line at a commit.
 
 use super::repository_url::RepositoryUrl;
 use crate::config::commit_status::Provider;
@@ -43,6 +43,28 @@ impl WebPages {
             Provider::BitbucketCloud => format!("{base}/src/{commit}/{path}"),
             Provider::BitbucketDataCenter => format!("{base}/browse/{path}?at={commit}"),
             Provider::AzureDevops => format!("{base}?path=/{path}&version=GC{commit}"),
+        }
+    }
+
+    /// The page of a file at a commit, at a line from 1 on.
+    pub fn line(&self, commit: CommitId, path: &RepoPath, line: u32) -> String {
+        let page = self.folder(commit, path);
+        match self.provider {
+            Provider::Github => {
+                let path = encoded_path(path.as_str());
+                format!("{}/blob/{commit}/{path}#L{line}", self.base)
+            }
+            Provider::Gitlab => {
+                let path = encoded_path(path.as_str());
+                format!("{}/-/blob/{commit}/{path}#L{line}", self.base)
+            }
+            Provider::Gitea => format!("{page}#L{line}"),
+            Provider::BitbucketCloud => format!("{page}#lines-{line}"),
+            Provider::BitbucketDataCenter => format!("{page}#{line}"),
+            Provider::AzureDevops => {
+                let next = line.saturating_add(1);
+                format!("{page}&line={line}&lineEnd={next}&lineStartColumn=1&lineEndColumn=1")
+            }
         }
     }
 }
@@ -138,6 +160,33 @@ mod tests {
             assert_eq!(pages.commit(commit).replace(&commit.to_string(), "C"), page, "{url}");
             assert_eq!(pages.folder(commit, &path).replace(&commit.to_string(), "C"), folder);
             assert!(with(page).contains(&commit.to_string()));
+        }
+    }
+
+    #[test]
+    fn lines_of_files_have_pages() {
+        let commit = CommitId::parse(&"ab".repeat(20)).unwrap();
+        let path = RepoPath::parse("clusters/edge 1/web.yaml").unwrap();
+        for (provider, repository, page) in [
+            (Provider::Github, "https://github.com/acme/fleet", "/blob/C/P#L7"),
+            (Provider::Gitlab, "https://gitlab.com/acme/fleet", "/-/blob/C/P#L7"),
+            (Provider::Gitea, "https://codeberg.org/acme/fleet", "/src/commit/C/P#L7"),
+            (Provider::BitbucketCloud, "https://bitbucket.org/acme/fleet", "/src/C/P#lines-7"),
+            (
+                Provider::BitbucketDataCenter,
+                "https://bb.acme.io/projects/OPS/repos/fleet",
+                "/browse/P?at=C#7",
+            ),
+            (
+                Provider::AzureDevops,
+                "https://dev.azure.com/acme/shop/_git/fleet",
+                "?path=/P&version=GCC&line=7&lineEnd=8&lineStartColumn=1&lineEndColumn=1",
+            ),
+        ] {
+            let pages = WebPages { provider, base: repository.to_owned() };
+            let found = pages.line(commit, &path, 7).replace(&commit.to_string(), "C");
+            let found = found.replace("clusters/edge%201/web.yaml", "P");
+            assert_eq!(found.strip_prefix(repository), Some(page));
         }
     }
 

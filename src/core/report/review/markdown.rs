@@ -1,10 +1,12 @@
 //! Prints a review as a pull-request comment.
 
-use super::difference::Review;
+use super::difference::{Review, WorkChange, WorkReview};
 use super::print::{Group, bytes, details, groups, guarded, recreated, remarks, totals};
 use super::words::headline;
 use crate::limits;
+use crate::model::diagnostic::Location;
 use crate::model::name::CommitId;
+use crate::report::forge::WebPages;
 use crate::text::diagnostics::{Block, DiagnosticSummary, blocks};
 use crate::text::escape::escape_untrusted;
 use crate::text::style::{ColorMode, count};
@@ -16,8 +18,10 @@ const ROWS_MAX: usize = 50;
 const REMARK_CHARS: usize = 200;
 
 /// The review as a pull-request comment in GitHub's Markdown: counts, a table, and folded details.
-/// At most `limits::COMMENT_CHARS_MAX` bytes. The rest is counted.
-pub fn markdown(review: &Review) -> String {
+/// At most `limits::COMMENT_CHARS_MAX` bytes. The rest is counted. With the `pages` of the
+/// repository, works and problems are links to them, unless the head is a working directory.
+pub fn markdown(review: &Review, pages: Option<&WebPages>) -> String {
+    let links = Links { pages, base: review.base, head: review.head };
     let mut out = String::from("### gitwork plan\n\n");
     out.push_str(&format!("**{}**\n\n", totals(review)));
     if review.base.is_some() || review.head.is_some() {
@@ -38,12 +42,12 @@ pub fn markdown(review: &Review) -> String {
     let groups = groups(review);
     if !groups.is_empty() {
         out.push_str("\n| | work | clusters | change | size |\n|---|---|---|---|---|\n");
-        groups.iter().take(ROWS_MAX).for_each(|group| out.push_str(&row(group)));
+        groups.iter().take(ROWS_MAX).for_each(|group| out.push_str(&row(group, &links)));
         if let Some(more) = groups.len().checked_sub(ROWS_MAX).filter(|more| *more > 0) {
             out.push_str(&format!("| | and {more} more | | | |\n"));
         }
     }
-    problems(&mut out, review);
+    problems(&mut out, review, &links);
     let mut left_out = 0;
     for group in &groups {
         let section = section(group);
@@ -70,12 +74,53 @@ fn revision(commit: Option<CommitId>) -> String {
     commit.map_or("working directory".into(), |commit| commit.to_string())
 }
 
-fn row(group: &Group<'_>) -> String {
+/// Where the comment's links go.
+struct Links<'a> {
+    pages: Option<&'a WebPages>,
+    base: Option<CommitId>,
+    head: Option<CommitId>,
+}
+
+impl Links<'_> {
+    /// The name of a work, as a link to its folder: in the base if the head has no such work.
+    fn work(&self, work: &WorkReview) -> String {
+        let name = code(work.key.work.as_str());
+        let commit = match work.change {
+            WorkChange::Deleted { .. } | WorkChange::Released { .. } => self.base,
+            _ => self.head,
+        };
+        let (Some(pages), Some(commit), Some(path)) = (self.pages, commit, &work.path) else {
+            return name;
+        };
+        link(&pages.folder(commit, path), &name)
+    }
+
+    /// The place of a problem in the head, as a link to its line.
+    fn place(&self, location: &Location) -> String {
+        let place = match location.span {
+            Some(span) => format!("{}:{}:{}", location.file, span.line, span.column),
+            None => location.file.to_string(),
+        };
+        let place = code(&truncate_chars(&place, MESSAGE_CHARS_MAX));
+        let (Some(pages), Some(commit)) = (self.pages, self.head) else { return place };
+        match location.span {
+            Some(span) => link(&pages.line(commit, &location.file, span.line), &place),
+            None => place,
+        }
+    }
+}
+
+/// A link. `text` is escaped already.
+fn link(url: &str, text: &str) -> String {
+    format!("<a href=\"{}\">{text}</a>", url.replace('&', "&amp;").replace('"', "%22"))
+}
+
+fn row(group: &Group<'_>, links: &Links<'_>) -> String {
     let (sign, _, words) = headline(group.first, code);
     let size = group
         .size()
         .map_or(String::new(), |size| format!("{} ({}%)", bytes(size.bytes), size.percent));
-    let (work, clusters) = (code(group.first.key.work.as_str()), group.clusters(code));
+    let (work, clusters) = (links.work(group.first), group.clusters(code));
     signed_row(sign, &[work, clusters, words, size])
 }
 
@@ -91,7 +136,7 @@ fn signed_row(sign: char, cells: &[String]) -> String {
 }
 
 /// The first of the new diagnostics.
-fn problems(out: &mut String, review: &Review) {
+fn problems(out: &mut String, review: &Review, links: &Links<'_>) {
     let all = &review.new_diagnostics;
     if all.is_empty() {
         return;
@@ -100,15 +145,11 @@ fn problems(out: &mut String, review: &Review) {
     let blocks = blocks(all);
     for block in blocks.iter().take(ROWS_MAX) {
         let diagnostic = block.first;
-        let place = match diagnostic.location.span {
-            Some(span) => format!("{}:{}:{}", diagnostic.location.file, span.line, span.column),
-            None => diagnostic.location.file.to_string(),
-        };
         let message = truncate_chars(&diagnostic.message, MESSAGE_CHARS_MAX);
-        let place = truncate_chars(&place, MESSAGE_CHARS_MAX);
+        let place = links.place(&diagnostic.location);
         let more = block.more().map_or_else(String::new, |more| format!(" ({more})"));
         let id = diagnostic.code.id();
-        out.push_str(&format!("- {id} {}: {}{more}\n", code(&place), code(&message)));
+        out.push_str(&format!("- {id} {place}: {}{more}\n", code(&message)));
     }
     let more: usize = blocks.iter().skip(ROWS_MAX).map(Block::count).sum();
     if more > 0 {
