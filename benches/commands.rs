@@ -80,7 +80,8 @@ struct Measured {
 fn measure(args: &[String]) -> Measured {
     let began = Instant::now();
     let other = std::env::var("GITWORK_BENCH_PROGRAM");
-    let program = other.unwrap_or_else(|_| option_env!("CARGO_BIN_EXE_gitwork").unwrap().to_owned());
+    let program =
+        other.unwrap_or_else(|_| option_env!("CARGO_BIN_EXE_gitwork").unwrap().to_owned());
     let mut child = Command::new(program)
         .args(args)
         .env("GITWORK_LOG", "error")
@@ -119,7 +120,8 @@ fn cpu_after_exit(child: &Child) -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
         let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
         if fields[0] == "Z" {
-            let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+            let ticks: u64 =
+                fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
             return Duration::from_millis(ticks * 10).as_secs_f64();
         }
         std::thread::sleep(Duration::from_micros(200));
@@ -144,20 +146,15 @@ fn repository(
     assert!(git(&["init", "-q", "--bare", "-b", "main"]).status().unwrap().success());
     let mut import = git(&["fast-import", "--quiet"]).stdin(Stdio::piped()).spawn().unwrap();
     let mut input = std::io::BufWriter::new(import.stdin.take().unwrap());
-    let mut commit = |text: &str| {
-        let head = "commit refs/heads/main\ncommitter a <a@example.com> 1700000000 +0000\n";
-        write!(input, "{head}data {}\n{text}\n", text.len()).unwrap();
-    };
-    commit("first");
+    let commit = "commit refs/heads/main\ncommitter a <a@example.com> 1700000000 +0000\ndata 0\n";
+    writeln!(input, "{commit}").unwrap();
     for cluster in 0..clusters {
         for number in 0..works {
             let text = work(cluster * works + number, 0);
             write_file(&mut input, (cluster, number), &text);
         }
     }
-    write!(input, "\n").unwrap();
-    let head = "commit refs/heads/main\ncommitter a <a@example.com> 1700000001 +0000\n";
-    write!(input, "{head}data 6\nsecond\n").unwrap();
+    writeln!(input, "{commit}").unwrap();
     let (cluster, number) = (clusters / 2, works / 2);
     write_file(&mut input, (cluster, number), &work(cluster * works + number, 1));
     drop(input);
@@ -207,18 +204,20 @@ fn objects(name: &str, number: usize, revision: usize) -> String {
     for line in 0..24 {
         let _ = writeln!(text, "  setting-{line}: value {line} of {name}, which is {number}");
     }
-    text += "  application.yaml: |\n    server:\n      port: 8080\n    logging:\n      level: info\n";
+    text +=
+        "  application.yaml: |\n    server:\n      port: 8080\n    logging:\n      level: info\n";
     text += &head("Service", "v1");
     text += &metadata;
-    let _ = write!(text, "spec:\n  selector:\n    app.kubernetes.io/name: {name}\n");
+    let _ = writeln!(text, "spec:\n  selector:\n    app.kubernetes.io/name: {name}");
     text += "  ports:\n  - name: http\n    port: 80\n    targetPort: http\n    protocol: TCP\n";
     text += &head("Ingress", "networking.k8s.io/v1");
     text += &metadata;
-    let _ = write!(
+    let _ = writeln!(
         text,
-        "spec:\n  ingressClassName: nginx\n  rules:\n  - host: {name}.example.com\n    http:\n      \
-         paths:\n      - path: /\n        pathType: Prefix\n        backend:\n          service:\n\
-         \x20           name: {name}\n            port:\n              name: http\n"
+        "spec:\n  ingressClassName: nginx\n  rules:\n  - host: {name}.example.com\n    http:\n\
+         \x20     paths:\n      - path: /\n        pathType: Prefix\n        backend:\n\
+         \x20         service:\n\
+         \x20           name: {name}\n            port:\n              name: http"
     );
     text += &deployment(name, &metadata, revision);
     text
@@ -227,8 +226,8 @@ fn objects(name: &str, number: usize, revision: usize) -> String {
 fn deployment(name: &str, metadata: &str, revision: usize) -> String {
     let mut environment = String::new();
     for variable in 0..8 {
-        let _ = write!(environment, "        - name: SETTING_{variable}\n          valueFrom:\n");
-        let _ = write!(environment, "            configMapKeyRef:\n              name: {name}\n");
+        let _ = writeln!(environment, "        - name: SETTING_{variable}\n          valueFrom:");
+        let _ = writeln!(environment, "            configMapKeyRef:\n              name: {name}");
         let _ = writeln!(environment, "              key: setting-{variable}");
     }
     let probe = |path: &str| {
@@ -242,8 +241,9 @@ fn deployment(name: &str, metadata: &str, revision: usize) -> String {
          \x20   spec:\n      serviceAccountName: {name}\n      containers:\n      - name: shop\n\
          \x20       image: registry.example.com/shop:1.{revision}.0\n        ports:\n\
          \x20       - name: http\n          containerPort: 8080\n        env:\n{environment}\
-         \x20       resources:\n          requests:\n            cpu: 100m\n            memory: 128Mi\n\
-         \x20         limits:\n            memory: 256Mi\n        readinessProbe:\n{}\
+         \x20       resources:\n          requests:\n            cpu: 100m\n\
+         \x20           memory: 128Mi\n          limits:\n            memory: 256Mi\n\
+         \x20       readinessProbe:\n{}\
          \x20       livenessProbe:\n{}        securityContext:\n          \
          allowPrivilegeEscalation: false\n          readOnlyRootFilesystem: true\n        \
          volumeMounts:\n        - name: config\n          mountPath: /etc/shop\n      volumes:\n\

@@ -106,9 +106,8 @@ impl<'a> SourceSnapshots<'a> {
         is_whole: bool,
     ) -> Result<RenderedChange, SourceReadError> {
         let commit = |origin: &Origin, commit| {
-            let snapshot = |repository: &Repository, path: &RepoPath| {
-                Ok(repository.snapshot(commit, path)?)
-            };
+            let snapshot =
+                |repository: &Repository, path: &RepoPath| Ok(repository.snapshot(commit, path)?);
             origin.with_repository(self.path, snapshot)
         };
         let base = commit(self.origin, base)?;

@@ -20,7 +20,7 @@ fn fleet() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let add = |file: &str, text: &str| write(folder.path(), file, text);
     add("groups/all/group.yaml", "clusters: [\"edge-*\"]\nvalues: {TEAM: shop}\n");
-    let with_values = config_map("agent", "${CLUSTER_NAME} of ${TEAM}");
+    let with_values = config_map("agent", "${cluster.name} of ${TEAM}");
     add("groups/all/agent/work.yaml", "substitute: true\n");
     add("groups/all/agent/cm.yaml", &with_values);
     add("groups/all/same/cm.yaml", &config_map("same", "one"));
@@ -113,8 +113,8 @@ fn output_is_the_same_with_any_number_of_threads() {
     let with = |arguments: &[&str]| [arguments, &source].concat();
     same_with_any_threads(temp.path(), &with(&["validate", "-o", "json"]));
     let whole = with(&["render", "-o", "json"]);
-    let list: Value = serde_json::from_slice(&same_with_any_threads(temp.path(), &whole).stdout)
-        .unwrap();
+    let list: Value =
+        serde_json::from_slice(&same_with_any_threads(temp.path(), &whole).stdout).unwrap();
     assert_eq!(list["kind"], "List");
     assert!(list["items"].as_array().unwrap().len() > 4 * CLUSTERS, "{}", list["items"]);
     let plan = same_with_any_threads(temp.path(), &with(&["plan", "--base", "main~1"]));

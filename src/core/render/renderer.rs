@@ -4,6 +4,8 @@
 //! reused, and so is an unchanged work folder within a changed cluster.
 
 mod ahead;
+#[cfg(test)]
+mod ahead_tests;
 mod approvals;
 mod change;
 mod cluster;

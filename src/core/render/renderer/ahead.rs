@@ -94,22 +94,31 @@ impl<'a> RenderedAhead<'a> {
             for store in stores {
                 let thread = thread::Builder::new().stack_size(limits::RENDER_STACK_BYTES);
                 // With fewer threads, the pass renders more itself.
-                let _fewer = thread.spawn_scoped(scope, move || self.render(&*store));
+                let _fewer = thread.spawn_scoped(scope, move || self.render_all(&*store));
             }
             pass(Some(self))
         })
     }
 
-    /// The folder that the pass comes to next; `None` if the pass has to render it.
+    /// The folder that the pass comes to next; `None` if the pass has to render it. While another
+    /// thread renders it, this one renders others.
     pub(super) fn take(
         &self,
         name: &ClusterName,
         place: &WorkPlace<'_>,
+        objects: &dyn Objects,
     ) -> Option<Result<Rendered, ObjectError>> {
         let mut progress = self.progress();
         let at = self.advance(&mut progress, name, place)?;
         while let Some(None) = progress.results.get(&at) {
-            progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+            progress = match self.begin(&mut progress) {
+                Some((other, job)) => {
+                    drop(progress);
+                    self.render(other, job, objects);
+                    self.progress()
+                }
+                None => self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner),
+            };
         }
         let result = progress.results.remove(&at).flatten();
         if result.is_none() {
@@ -147,37 +156,49 @@ impl<'a> RenderedAhead<'a> {
     }
 
     /// Renders until the pass has all that it needs.
-    fn render(&self, objects: &dyn Objects) {
+    fn render_all(&self, objects: &dyn Objects) {
         while let Some((at, job)) = self.next() {
-            let _unfinished = Unfinished { ahead: self, at };
-            let group = job.cluster.membership_of(&job.path);
-            let place = WorkPlace { path: job.path.clone(), tree: job.tree, group };
-            let inherited = self.inputs.inherited(&job.name, group, &job.cluster);
-            let rendered = self.inputs.render(&place, &inherited, self.kinds, objects);
-            if let Some(result) = self.progress().results.get_mut(&at) {
-                *result = Some(rendered);
-            }
+            self.render(at, job, objects);
         }
     }
 
-    /// The next folder to render, as soon as the pass has come near it.
+    fn render(&self, at: usize, job: &Job, objects: &dyn Objects) {
+        let _unfinished = Unfinished { ahead: self, at };
+        let group = job.cluster.membership_of(&job.path);
+        let place = WorkPlace { path: job.path.clone(), tree: job.tree, group };
+        let inherited = self.inputs.inherited(&job.name, group, &job.cluster);
+        let rendered = self.inputs.render(&place, &inherited, self.kinds, objects);
+        if let Some(result) = self.progress().results.get_mut(&at) {
+            *result = Some(rendered);
+        }
+    }
+
+    /// The next folder to render, as soon as the pass has come near it; `None` at the end.
     fn next(&self) -> Option<(usize, &Job)> {
         let mut progress = self.progress();
         loop {
-            let at = progress.next;
-            let job = self.jobs.get(at).filter(|_| !progress.is_over)?;
-            if at >= progress.needed + limits::RENDERED_AHEAD_MAX {
-                progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
-                continue;
+            let found = self.begin(&mut progress);
+            if found.is_some() || progress.is_over || progress.next >= self.jobs.len() {
+                return found;
             }
+            progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The next folder to render, if the pass is near it.
+    fn begin(&self, progress: &mut Progress) -> Option<(usize, &Job)> {
+        while progress.next < progress.needed + limits::RENDERED_AHEAD_MAX && !progress.is_over {
+            let at = progress.next;
+            let job = self.jobs.get(at)?;
             progress.next += 1;
-            // The pass has, or will have, an equal folder.
+            // Otherwise the pass has, or will have, an equal folder.
             if *progress.seen.get(&job.tree).unwrap_or(&true) {
                 progress.seen.entry(job.tree).or_insert(false);
                 progress.results.insert(at, None);
                 return Some((at, job));
             }
         }
+        None
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {

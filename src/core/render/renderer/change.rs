@@ -92,6 +92,7 @@ impl Renderer {
         differing: &BTreeSet<ClusterName>,
     ) -> Result<Option<RenderedChange>, ObjectError> {
         let mut renderer = self.clone();
+        renderer.clusters.clear();
         renderer.selected = Some(Arc::new(differing.clone()));
         let base = renderer.render(base)?;
         if !renderer.is_independent(&base) {
@@ -138,11 +139,12 @@ impl Renderer {
             if selected.contains(name) {
                 return true;
             }
+            // A folder of the cluster with the name of a group's folder replaces its work.
             let of_groups = groups.get(name).into_iter().flatten();
-            let of_groups = of_groups.map(|one| one.group.folder.works.len());
-            let works = open.work_folders() + of_groups.sum::<usize>();
-            unread.works += works;
-            unread.clusters += usize::from(works > 0);
+            let of_groups = of_groups.flat_map(|one| one.group.folder.works.keys());
+            let works: BTreeSet<&String> = open.work_folders().chain(of_groups).collect();
+            unread.works += works.len();
+            unread.clusters += usize::from(!works.is_empty());
             false
         });
         unread

@@ -135,8 +135,8 @@ impl RenderedCluster {
         folder: &'a OwnerFolder,
     ) -> impl Iterator<Item = (RepoPath, &'a OwnerFolder, Option<&'a Membership>)> {
         let groups = self.groups.iter();
-        let groups = groups
-            .map(|one| (layout::group_path(&one.group.name), &one.group.folder, Some(one)));
+        let groups =
+            groups.map(|one| (layout::group_path(&one.group.name), &one.group.folder, Some(one)));
         std::iter::once((layout::cluster_path(name), folder, None)).chain(groups)
     }
 

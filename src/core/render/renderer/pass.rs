@@ -14,7 +14,7 @@ use super::work_inputs::{WorkInputs, WorkPlace};
 use gitwork_schemas::KubernetesVersion;
 
 use crate::config::file;
-use crate::config::file_names::{CLUSTER_FILE, GROUP_FILE};
+use crate::config::file_names::CLUSTER_FILE;
 use crate::config::tenancy::Tenancy;
 use crate::config::values::bad_names;
 use crate::config::{ClusterFile, Delivery, FileKind};
@@ -25,11 +25,10 @@ use crate::model::name::{ClusterName, GroupName, ObjectId, RepoPath, SourceId};
 use crate::model::snapshot::{ObjectError, Objects};
 use crate::render::config_file::read_config;
 use crate::render::desired::FrozenObjects;
-use crate::render::groups::{Certainty, GroupConfig, GroupConfigs, GroupInputs, Membership};
+use crate::render::groups::{Certainty, GroupConfigs, GroupInputs, Membership};
 use crate::render::layout::{self, BlockedEntry, OwnerFolder};
-use crate::render::object_checks::{ObjectChecks, SchemaChecks};
-use crate::render::values::{ClusterValues, ValueLevel};
-use crate::render::work_folder::{self, Inherited, Rendered, SettingsLevel};
+use crate::render::object_checks::SchemaChecks;
+use crate::render::work_folder::Rendered;
 
 /// Folders by cluster whose CRDs count for themselves only.
 pub(super) type FrozenCrds = BTreeMap<ClusterName, BTreeSet<RepoPath>>;
@@ -91,9 +90,9 @@ pub(super) struct OpenCluster {
 }
 
 impl OpenCluster {
-    /// How many work folders stand in the cluster's folder, as far as it was read.
-    pub(super) fn work_folders(&self) -> usize {
-        self.folder.as_ref().map_or(0, |folder| folder.works.len())
+    /// The names of the work folders in the cluster's folder, as far as it was read.
+    pub(super) fn work_folders(&self) -> impl Iterator<Item = &String> {
+        self.folder.iter().flat_map(|folder| folder.works.keys())
     }
 }
 
@@ -381,7 +380,7 @@ impl RenderPass<'_> {
             self.content.borrow_mut().share(&mut rendered);
             return Ok(Arc::new(rendered));
         }
-        let found = ahead.and_then(|ahead| ahead.take(name, place));
+        let found = ahead.and_then(|ahead| ahead.take(name, place, self.objects));
         let render = || inputs.render(place, &inherited, kinds, self.objects);
         let mut rendered = found.unwrap_or_else(render)?;
         self.budget.borrow_mut().spend_input(&rendered)?;
