@@ -21,6 +21,7 @@ mod inputs;
 mod open_groups;
 mod order;
 mod pass;
+mod rendered_change;
 mod rollouts;
 mod work_inputs;
 
@@ -50,13 +51,13 @@ use crate::render::work_folder::Rendered;
 use crate::rollout::GroupRollout;
 use crate::rollout::earlier::EarlierContents;
 use ahead::RenderedAhead;
-use change::Selected;
-pub use change::{RenderedChange, UnreadClusters};
-use cluster::RenderedCluster;
+use cluster::{ClusterPlan, RenderedCluster};
 use content::{ContentBudget, SharedContent, approval_bytes};
 use earlier::{Earlier, LeftOut};
 use inputs::{ClusterConfig, SourceInputs};
-use pass::{ClusterPlace, ClusterPlan, OpenCluster, PassError, RenderPass, Rendering};
+use pass::{ClusterPlace, OpenCluster, PassError, RenderPass, Rendering};
+use rendered_change::Selected;
+pub use rendered_change::{RenderedChange, UnreadClusters};
 use rollouts::rollouts;
 
 type GroupsByCluster = BTreeMap<ClusterName, Vec<Membership>>;

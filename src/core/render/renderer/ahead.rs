@@ -9,9 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use super::RenderedClusters;
-use super::cluster::RenderedCluster;
-use super::pass::ClusterPlan;
+use super::cluster::{ClusterPlan, RenderedCluster};
 use super::work_inputs::{WorkInputs, WorkPlace};
 use crate::limits;
 use crate::model::kinds::KindIndex;
@@ -58,7 +56,7 @@ impl<'a> RenderedAhead<'a> {
         inputs: WorkInputs<'a>,
         kinds: &'a KindIndex,
         plans: &[(ClusterName, ClusterPlan)],
-        before: &RenderedClusters,
+        before: &BTreeMap<ClusterName, Arc<RenderedCluster>>,
     ) -> Self {
         let mut jobs = Vec::new();
         for (name, plan) in plans {

@@ -11,6 +11,7 @@ use crate::model::facts::KnownFacts;
 use crate::model::kinds::CrdNames;
 use crate::model::manifest::{Identity, Origin};
 use crate::model::name::{ClusterName, ObjectId, RepoPath, WorkKey};
+use crate::model::snapshot::ObjectError;
 use crate::render::groups::{Certainty, Membership};
 use crate::render::layout::{self, OwnerFolder, is_of_group};
 use crate::render::work_folder::Rendered;
@@ -44,6 +45,19 @@ pub(super) struct RenderedFolder {
     pub(super) rendered: Arc<Rendered>,
     /// Whether the cluster gets the work for sure, or only may be in the work's group.
     pub(super) certainty: Certainty,
+}
+
+/// A cluster whose inputs are known.
+pub(super) enum ClusterPlan {
+    /// As before.
+    Same(Arc<RenderedCluster>),
+    /// To be rendered, at least in part.
+    Changed {
+        /// Without its works.
+        cluster: Arc<RenderedCluster>,
+        /// What stands in its folder.
+        folder: Result<OwnerFolder, ObjectError>,
+    },
 }
 
 impl RenderedCluster {

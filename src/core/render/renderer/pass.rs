@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::ahead::RenderedAhead;
-use super::cluster::{RenderedCluster, RenderedFolder};
+use super::cluster::{ClusterPlan, RenderedCluster, RenderedFolder};
 use super::content::{ContentBudget, FolderContent, SharedContent, TooLarge};
 use super::earlier::Earlier;
 use super::inputs::{ClusterConfig, ClusterInputs, SourceInputs};
@@ -102,19 +102,6 @@ pub(super) struct ClusterPlace {
     /// Those of which it has or gets an earlier content, as the commit has them.
     pub(super) later: Vec<Membership>,
     pub(super) facts: KnownFacts,
-}
-
-/// A cluster whose inputs are known.
-pub(super) enum ClusterPlan {
-    /// As before.
-    Same(Arc<RenderedCluster>),
-    /// To be rendered, at least in part.
-    Changed {
-        /// Without its works.
-        cluster: Arc<RenderedCluster>,
-        /// What stands in its folder.
-        folder: Result<OwnerFolder, ObjectError>,
-    },
 }
 
 impl RenderPass<'_> {
