@@ -110,7 +110,7 @@ fn output_is_the_same_with_any_number_of_threads() {
     let repo = repository(&temp.path().join("fleet.git"), &change);
     let (url, cache) = (repo.file_url(), temp.path().join("cache").display().to_string());
     let source = ["--repo", &url, "--branch", "main", "--cache", &cache];
-    let with = |arguments: &[&str]| [arguments, &source].concat();
+    let with = |arguments: &[&'static str]| -> Vec<&str> { [arguments, &source].concat() };
     same_with_any_threads(temp.path(), &with(&["validate", "-o", "json"]));
     let whole = with(&["render", "-o", "json"]);
     let list: Value =
@@ -136,7 +136,8 @@ fn plan_of_a_change_is_the_plan_of_the_whole() {
         let (url, cache) = (repo.file_url(), temp.path().join("cache").display().to_string());
         let plan = |more: &[&str]| {
             let base = ["plan", "--base", "main~1", "-o", "json", "--repo", &url];
-            let all = [&base, &["--branch", "main", "--cache", &cache], more].concat();
+            let source = ["--branch", "main", "--cache", &cache];
+            let all = [&base as &[&str], &source, more].concat();
             let output = gitwork(&all).current_dir(temp.path()).output().unwrap();
             let review: Value = serde_json::from_slice(&output.stdout)
                 .unwrap_or_else(|_| panic!("{}", err(&output)));
