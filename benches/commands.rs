@@ -80,8 +80,7 @@ struct Measured {
 fn measure(args: &[String]) -> Measured {
     let began = Instant::now();
     let other = std::env::var("GITWORK_BENCH_PROGRAM");
-    let program =
-        other.unwrap_or_else(|_| option_env!("CARGO_BIN_EXE_gitwork").unwrap().to_owned());
+    let program = other.unwrap_or_else(|_| env!("CARGO_BIN_EXE_gitwork").to_owned());
     let mut child = Command::new(program)
         .args(args)
         .env("GITWORK_LOG", "error")
