@@ -24,12 +24,12 @@ use super::text_objects::{TextObjects, Texts};
 use gitwork_core::config::AdoptionPolicy;
 use gitwork_core::config::RewindPolicy;
 use gitwork_core::config::window;
-use gitwork_core::model::name::{CommitId, RepoPath, WorkKey};
+use gitwork_core::model::name::{CommitId, WorkKey};
 use gitwork_core::model::snapshot::Snapshot;
 use gitwork_core::plan;
 use gitwork_core::plan::{Action, ForeignObject, MemberChange, Plan, PlanStep, Reason, Remarks};
 use gitwork_core::render::desired::Desired;
-use gitwork_core::render::renderer::Renderer;
+use gitwork_core::render::renderer::{RenderedChange, Renderer};
 use gitwork_core::report::review;
 use gitwork_core::report::review::Review;
 use gitwork_core::signature::verification::VerificationFailure;
@@ -41,7 +41,7 @@ use gitwork_core::text::style::ColorMode;
 use gitwork_git::RepositoryError;
 use gitwork_hub::{Hub as _, HubEvent};
 use gitwork_source::verification::Verification;
-use gitwork_source::{Source, SourceReadError};
+use gitwork_source::{Source, SourceLocation, SourceReadError};
 
 #[derive(Debug, Args)]
 pub struct PlanArgs {
@@ -146,38 +146,33 @@ fn between_revisions(
     filter: &Filter,
 ) -> Result<PrintedPlan, CommandError> {
     let configured = args.configured()?.with_published_facts();
-    let ConfiguredSource { config, guards, verification, status_branch, .. } = configured;
+    let ConfiguredSource { config, guards, verification, status_branch, threads, .. } = configured;
     let path = config.path.clone();
     let pages = config.repository.pages();
-    let mut source = sources().open(config)?;
+    let mut source = sources().open(config)?.with_threads(threads);
     let cancel = Arc::new(AtomicBool::new(false));
-    let head_commit = match &args.head {
-        Some(head) => Some(source.snapshots().resolve(head, &cancel)?),
-        None => None,
-    };
-    let render_head = |source: &mut Source| -> Result<Desired, CommandError> {
-        Ok(match head_commit {
-            Some(commit) => source.snapshots().render(commit)?,
-            None => Arc::unwrap_or_clone(source.read(&cancel)?.desired),
-        })
-    };
-    let mut head = render_head(&mut source)?;
-    if add_fetched_facts(&mut source, &head, &status_branch, &cancel) {
-        head = render_head(&mut source)?;
+    // In a mirror, `HEAD` is the reference that the arguments name.
+    let is_mirror = matches!(source.config().repository, SourceLocation::Git { .. });
+    let head = args.head.as_deref().or_else(|| is_mirror.then_some("HEAD"));
+    let head = head.map(|head| source.snapshots().resolve(head, &cancel)).transpose()?;
+    let range = (source.snapshots().resolve(base, &cancel)?, head);
+    let is_whole = !args.filter.is_empty();
+    let mut change = rendered_change(&mut source, range, is_whole, &cancel)?;
+    if add_fetched_facts(&mut source, &change.head, &status_branch, &cancel) {
+        change = rendered_change(&mut source, range, is_whole, &cancel)?;
     }
-    let base = source.snapshots().resolve(base, &cancel)?;
     let mut verification = verification.unwrap_or_else(Verification::without_operator);
-    let range = (base, head_commit);
     let signatures = source.signatures().check_range(&mut verification, range, &cancel)?;
-    let base = render_base(&mut source, base)?;
+    let RenderedChange { base, head, .. } = &change;
     let windows = [&guards.windows, &base.rules.windows, &head.rules.windows];
     let closed = window::closed(&windows, &|name| TimeZone::get(name).ok(), args.time());
-    let holds = review::would_hold(&base, &head, &guards.policy, closed.as_ref());
-    let [base, head] = [base, head].map(|desired| located(desired, &path));
-    if let Some(error) = no_match(&args.filter, filter, &[&base, &head], &[]) {
+    let holds = review::would_hold(base, head, &guards.policy, closed.as_ref());
+    if let Some(error) = no_match(&args.filter, filter, &[base, head], &[]) {
         return Err(error);
     }
-    let review = Review::of(&base, &head, |key| filter.matches(key));
+    change.locate_from_root(&path);
+    change.leave_out_known_problems();
+    let review = Review::of_change(&change, |key| filter.matches(key));
     let review = Review { signatures, holds, ..review };
     if args.output == PlanFormat::Text {
         output::diagnostics(&review.new_diagnostics);
@@ -191,8 +186,27 @@ fn between_revisions(
         text,
         has_changes: !review.is_empty(),
         is_held: review.is_held(),
-        has_errors: args.strict.fails(&head.diagnostics),
+        has_errors: args.strict.fails(&change.head.diagnostics),
     })
+}
+
+/// Renders both sides, as far as they differ. If the base is from before the source's folder, it
+/// has no work.
+fn rendered_change(
+    source: &mut Source,
+    (base, head): (CommitId, Option<CommitId>),
+    is_whole: bool,
+    cancel: &Arc<AtomicBool>,
+) -> Result<RenderedChange, CommandError> {
+    let found = source.snapshots().change(base, head, is_whole);
+    let Err(SourceReadError::Repository(RepositoryError::PathMissing { .. })) = found else {
+        return Ok(found?);
+    };
+    let head = match head {
+        Some(head) => source.snapshots().render(head)?,
+        None => Arc::unwrap_or_clone(source.read(cancel)?.desired),
+    };
+    Ok(RenderedChange::of_all(render_base(source, base)?, head))
 }
 
 /// Renders the base. If it is from before the source's folder, it has no work.
@@ -206,12 +220,6 @@ pub(super) fn render_base(source: &mut Source, commit: CommitId) -> Result<Desir
         }
         rendered => Ok(rendered?),
     }
-}
-
-/// With locations relative to the repository's root.
-fn located(mut desired: Desired, path: &RepoPath) -> Desired {
-    desired.locate_from_root(path);
-    desired
 }
 
 /// A second read of the same plan needs no other commit than the first one.
@@ -252,7 +260,7 @@ pub(super) fn plan_against_hub(
             }
         }
     }
-    let mut source = sources().open(configured.config.clone())?;
+    let mut source = sources().open(configured.config.clone())?.with_threads(configured.threads);
     if let (Some(verification), Some(there)) = (configured.verification.take(), &on_hub) {
         source = source.with_trial_verification(verification);
         source.set_verification_base(there.verification_base(&configured.config.id)?);

@@ -2,8 +2,10 @@
 //! the daemon's file.
 
 use std::io::{self, Read as _};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
 use clap::Args;
 
@@ -41,6 +43,10 @@ pub struct ReadArgs {
     /// reads one, or else facts.json of the status branch, if the clone has it
     #[arg(long, value_name = "FILE")]
     facts: Option<PathBuf>,
+    /// Render on this many threads; the output is the same with any number [default: as many as
+    /// the machine runs at once]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
     #[command(flatten)]
     schemas: ObjectCheckArgs,
     #[command(flatten)]
@@ -108,6 +114,8 @@ pub struct ConfiguredSource {
     pub verification: Option<Verification>,
     /// The branch with the status of the source, which has the facts of the hub.
     pub status_branch: String,
+    /// How many threads render.
+    pub threads: usize,
 }
 
 impl ConfiguredSource {
@@ -166,6 +174,11 @@ impl ReadArgs {
         Ok(configured)
     }
 
+    fn threads(&self) -> usize {
+        let threads = self.threads.map_or_else(available_parallelism, Ok);
+        threads.map_or(1, NonZeroUsize::get)
+    }
+
     /// What the hub says of clusters, if the arguments name a file.
     fn facts(&self) -> Result<Option<Arc<Facts>>, CommandError> {
         Ok(self.facts.as_deref().map(read_facts).transpose()?.map(Arc::new))
@@ -187,6 +200,7 @@ impl ReadArgs {
                 },
                 verification: None,
                 status_branch: StatusBranchConfig::default().branch,
+                threads: self.threads(),
             }),
         }
     }
@@ -257,7 +271,8 @@ impl ReadArgs {
         };
         let verification = Some(verification);
         let status_branch = source.status_branch.clone().unwrap_or_default().branch;
-        Ok(ConfiguredSource { config, id_from, guards, verification, status_branch })
+        let threads = self.threads();
+        Ok(ConfiguredSource { config, id_from, guards, verification, status_branch, threads })
     }
 
     /// The selected entry of the file, and its index.

@@ -59,11 +59,11 @@ pub(super) fn open(
     sources: &Sources,
     configured: ConfiguredSource,
 ) -> Result<Opened, CommandError> {
-    let ConfiguredSource { config, status_branch, .. } = configured;
+    let ConfiguredSource { config, status_branch, threads, .. } = configured;
     if std::io::stderr().is_terminal() && matches!(config.repository, SourceLocation::Git { .. }) {
         output::note("fetching …");
     }
-    Ok((sources.open(config)?, status_branch))
+    Ok((sources.open(config)?.with_threads(threads), status_branch))
 }
 
 /// Reads a source once. A fetch for another source counts too if it began after `began`.
@@ -135,14 +135,44 @@ fn print_out(
     format: RenderFormat,
 ) -> Result<(), CommandError> {
     if format == RenderFormat::Json {
-        let items: Vec<Value> = works.iter().map(|work| manifest_work(work, desired)).collect();
-        let list = serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": items });
-        return output::json(&list);
+        let values = works.iter().map(|work| manifest_work(work, desired));
+        return print_list(values);
     }
     for work in works {
-        output::print(&format!("---\n{}", yaml::write(&manifest_work(work, desired))))?;
+        let text = format!("---\n{}", yaml::write(&manifest_work(work, desired)));
+        // The reader may have closed the pipe.
+        if !output::write(&text)? {
+            break;
+        }
     }
     Ok(())
+}
+
+/// Writes a List as indented JSON, one item after the other: all of them may take much memory.
+fn print_list(items: impl Iterator<Item = Value>) -> Result<(), CommandError> {
+    let mut before = "{\n  \"apiVersion\": \"v1\",\n  \"items\": [\n";
+    for item in items {
+        if !output::write(&format!("{before}{}", indented(&json_text(&item))))? {
+            return Ok(());
+        }
+        before = ",\n";
+    }
+    let is_empty = before != ",\n";
+    let end = if is_empty { format!("{}]", before.trim_end()) } else { "\n  ]".to_owned() };
+    output::print(&format!("{end},\n  \"kind\": \"List\"\n}}\n"))
+}
+
+/// The lines of an item, without the last line break. Texts in JSON have no line breaks.
+fn indented(item: &str) -> String {
+    let mut text = String::with_capacity(item.len() + item.len() / 4);
+    for line in item.lines() {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str("    ");
+        text.push_str(line);
+    }
+    text
 }
 
 fn write_out(
@@ -175,4 +205,19 @@ fn write_out(
     }
     output::note(&format!("{} ManifestWorks written to {}", works.len(), folder.display()));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn item_of_a_list_is_printed_as_in_the_whole_list() {
+        let items = [json!({"a": ["x\n\u{2028}y\u{1b}", {}], "b": {"c": []}}), json!(1)];
+        let lines: Vec<String> = items.iter().map(|item| indented(&json_text(item))).collect();
+        let whole = json_text(&json!({ "items": items }));
+        assert_eq!(whole, format!("{{\n  \"items\": [\n{}\n  ]\n}}\n", lines.join(",\n")));
+    }
 }

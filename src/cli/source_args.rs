@@ -176,6 +176,11 @@ impl FilterArgs {
         Self { work: Some(key.work.to_string()), ..Self::of_cluster(&key.cluster) }
     }
 
+    /// Whether there is no pattern, which selects all works.
+    pub fn is_empty(&self) -> bool {
+        self.cluster.is_none() && self.work.is_none()
+    }
+
     /// Compiles the patterns.
     pub fn filter(&self) -> Result<Filter, CommandError> {
         let glob = |flag, text: &Option<String>| {

@@ -320,6 +320,10 @@ impl Objects for DirectorySnapshot {
         }
         Ok(bytes.into())
     }
+
+    fn for_thread(&self) -> Option<Box<dyn Objects + Send + '_>> {
+        Some(Box::new(self))
+    }
 }
 
 fn hash(path: &Path, kind: ObjectType, bytes: &[u8]) -> Result<ObjectId, DirectoryError> {

@@ -127,6 +127,11 @@ impl Mirror {
         &self.repository
     }
 
+    /// Whether the source's reference was fetched since the mirror was opened.
+    pub fn has_fetched(&self) -> bool {
+        self.repository.names().contains_key("HEAD")
+    }
+
     /// Fetches a reference and returns the commit that it names. On an error the mirror is as it
     /// was. Setting `cancel` ends the fetch within a fraction of a second.
     pub fn fetch(

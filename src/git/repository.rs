@@ -91,6 +91,11 @@ impl Repository {
     }
 
     /// The names that revisions may begin with, besides those in the repository.
+    pub(super) fn names(&self) -> &BTreeMap<String, CommitId> {
+        &self.names
+    }
+
+    /// The same, to change them.
     pub(super) fn names_mut(&mut self) -> &mut BTreeMap<String, CommitId> {
         &mut self.names
     }
@@ -357,6 +362,13 @@ impl Objects for GitSnapshot {
 
     fn blob(&self, id: ObjectId, limit: usize) -> Result<Arc<[u8]>, ObjectError> {
         self.read(id, ObjectType::Blob, limit, |bytes| Ok(bytes.into()))
+    }
+
+    fn for_thread(&self) -> Option<Box<dyn Objects + Send + '_>> {
+        let repository = git2::Repository::open(self.repository.path()).ok()?;
+        let (is_damaged, pin) = (Arc::clone(&self.is_damaged), self._pin.clone());
+        let Self { commit, root, .. } = *self;
+        Some(Box::new(Self { commit, root, repository, is_damaged, _pin: pin }))
     }
 }
 

@@ -309,18 +309,18 @@ impl Reading {
 }
 
 /// Objects that are read until somebody cancels. Rendering reads a tree or a file at every step.
-struct Cancellable<'a> {
-    objects: &'a dyn Objects,
+struct Cancellable<'a, O> {
+    objects: O,
     cancel: &'a AtomicBool,
 }
 
-impl Cancellable<'_> {
+impl<O: Objects> Cancellable<'_, O> {
     fn check(&self) -> Result<(), ObjectError> {
         if self.cancel.load(Ordering::Relaxed) { Err(ObjectError::Cancelled) } else { Ok(()) }
     }
 }
 
-impl Objects for Cancellable<'_> {
+impl<O: Objects> Objects for Cancellable<'_, O> {
     fn tree(&self, id: ObjectId) -> Result<Arc<Tree>, ObjectError> {
         self.check()?;
         self.objects.tree(id)
@@ -329,6 +329,11 @@ impl Objects for Cancellable<'_> {
     fn blob(&self, id: ObjectId, limit: usize) -> Result<Arc<[u8]>, ObjectError> {
         self.check()?;
         self.objects.blob(id, limit)
+    }
+
+    fn for_thread(&self) -> Option<Box<dyn Objects + Send + '_>> {
+        let (objects, cancel) = (self.objects.for_thread()?, self.cancel);
+        Some(Box::new(Cancellable { objects, cancel }))
     }
 }
 

@@ -10,6 +10,7 @@ use gitwork_core::model::name::{CommitId, RepoPath};
 use gitwork_core::model::snapshot::{ObjectError, Snapshot};
 use gitwork_core::render::desired::Desired;
 use gitwork_core::render::fixes::{FixedFiles, fixed_files};
+use gitwork_core::render::renderer::RenderedChange;
 use gitwork_git::{FetchError, Reference, Repository, RepositoryError, split_revision};
 
 use crate::error::SourceReadError;
@@ -49,7 +50,7 @@ impl<'a> SourceSnapshots<'a> {
             let resolve = |repository: &Repository, _: &RepoPath| Ok(repository.resolve(revision)?);
             return self.origin.with_repository(self.path, resolve);
         };
-        if !self.reading.has_read() {
+        if !self.reading.has_read() && !mirror.has_fetched() {
             mirror.fetch(reference, cancel)?;
         }
         let known = mirror.resolve(revision);
@@ -93,6 +94,36 @@ impl<'a> SourceSnapshots<'a> {
         })?;
         // The last rendered works are a good start: most works of two revisions are equal.
         Ok(self.reading.renderer.clone().render(&snapshot.snapshot())?)
+    }
+
+    /// Renders two states of the source, as far as they differ: a commit, and `head`. Without
+    /// `head` it is the folder on disk, or the last fetched commit. `is_whole`: renders all of
+    /// both.
+    pub fn change(
+        &mut self,
+        base: CommitId,
+        head: Option<CommitId>,
+        is_whole: bool,
+    ) -> Result<RenderedChange, SourceReadError> {
+        let commit = |origin: &Origin, commit| {
+            let snapshot =
+                |repository: &Repository, path: &RepoPath| Ok(repository.snapshot(commit, path)?);
+            origin.with_repository(self.path, snapshot)
+        };
+        let base = commit(self.origin, base)?;
+        let renderer = &self.reading.renderer;
+        let render = |head: &Snapshot<'_>| match is_whole {
+            true => renderer.render_whole_change(&base.snapshot(), head),
+            false => renderer.render_change(&base.snapshot(), head),
+        };
+        let head = match (head, &mut *self.origin) {
+            (Some(head), _) => head,
+            (None, Origin::Mirror { mirror, .. }) => mirror.resolve("HEAD")?,
+            (None, Origin::Directory(directory)) => {
+                return Ok(render(&directory.snapshot()?.snapshot())?);
+            }
+        };
+        Ok(render(&commit(self.origin, head)?.snapshot())?)
     }
 
     /// Which of these files and folders a read has, and a commit has not or has otherwise. If the

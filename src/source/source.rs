@@ -41,6 +41,12 @@ impl Source {
         Self { config, origin, state_files, reading, checkpoint: Checkpoint::default() }
     }
 
+    /// Renders on so many threads. The result is the same with any number.
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.reading.renderer.set_threads(threads);
+        self
+    }
+
     /// Reads the record generation of the status branch once, with the first read. A new machine
     /// with an empty mirror does not know it, and a hub restored from a backup has a lower one.
     pub fn with_checkpoint(self, branch: &str) -> Self {

@@ -73,6 +73,7 @@ mod state;
 mod status_branch;
 mod status_views;
 mod sync;
+mod threads;
 mod tutorial;
 mod two_repositories;
 mod validate;

@@ -95,6 +95,38 @@ pub trait Objects {
     /// The bytes of a blob, or of a symlink's target. More than `limit` bytes are an error, found
     /// before they are read into memory.
     fn blob(&self, id: ObjectId, limit: usize) -> Result<Arc<[u8]>, ObjectError>;
+    /// The same store for another thread; `None` if only this thread can read it.
+    fn for_thread(&self) -> Option<Box<dyn Objects + Send + '_>> {
+        None
+    }
+}
+
+impl<T: Objects + ?Sized> Objects for &T {
+    fn tree(&self, id: ObjectId) -> Result<Arc<Tree>, ObjectError> {
+        (**self).tree(id)
+    }
+
+    fn blob(&self, id: ObjectId, limit: usize) -> Result<Arc<[u8]>, ObjectError> {
+        (**self).blob(id, limit)
+    }
+
+    fn for_thread(&self) -> Option<Box<dyn Objects + Send + '_>> {
+        (**self).for_thread()
+    }
+}
+
+impl<T: Objects + ?Sized> Objects for Box<T> {
+    fn tree(&self, id: ObjectId) -> Result<Arc<Tree>, ObjectError> {
+        (**self).tree(id)
+    }
+
+    fn blob(&self, id: ObjectId, limit: usize) -> Result<Arc<[u8]>, ObjectError> {
+        (**self).blob(id, limit)
+    }
+
+    fn for_thread(&self) -> Option<Box<dyn Objects + Send + '_>> {
+        (**self).for_thread()
+    }
 }
 
 /// One state of a repository.

@@ -3,7 +3,11 @@
 //! The cost is in the size of the change: a cluster whose tree and inherited files are unchanged is
 //! reused, and so is an unchanged work folder within a changed cluster.
 
+mod ahead;
+#[cfg(test)]
+mod ahead_tests;
 mod approvals;
+mod change;
 mod cluster;
 mod content;
 mod delivered;
@@ -17,7 +21,9 @@ mod inputs;
 mod open_groups;
 mod order;
 mod pass;
+mod rendered_change;
 mod rollouts;
+mod work_inputs;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -44,11 +50,14 @@ use crate::render::values::Variable;
 use crate::render::work_folder::Rendered;
 use crate::rollout::GroupRollout;
 use crate::rollout::earlier::EarlierContents;
-use cluster::RenderedCluster;
+use ahead::RenderedAhead;
+use cluster::{ClusterPlan, RenderedCluster};
 use content::{ContentBudget, SharedContent, approval_bytes};
 use earlier::{Earlier, LeftOut};
 use inputs::{ClusterConfig, SourceInputs};
-use pass::{ClusterPlace, OpenCluster, PassError, RenderPass};
+use pass::{ClusterPlace, OpenCluster, PassError, RenderPass, Rendering};
+use rendered_change::Selected;
+pub use rendered_change::{RenderedChange, UnreadClusters};
 use rollouts::rollouts;
 
 type GroupsByCluster = BTreeMap<ClusterName, Vec<Membership>>;
@@ -67,6 +76,7 @@ struct Fleet {
     open_groups: Option<Arc<OpenGroups>>,
     /// Of the groups.
     diagnostics: Vec<Diagnostic>,
+    unread: UnreadClusters,
 }
 
 /// What stands at the top of a snapshot.
@@ -103,6 +113,12 @@ pub struct Renderer {
     content: SharedContent,
     /// Whether the snapshots leave out works.
     is_partial: bool,
+    /// How many threads render.
+    threads: usize,
+    /// The clusters to render; `None` for all.
+    selected: Selected,
+    /// The others, as of the last snapshot.
+    unread: UnreadClusters,
 }
 
 impl Renderer {
@@ -128,6 +144,9 @@ impl Renderer {
             content_bytes_max: limits::CONTENT_BYTES_MAX,
             content: SharedContent::default(),
             is_partial: false,
+            threads: 1,
+            selected: None,
+            unread: UnreadClusters::default(),
         }
     }
 
@@ -149,6 +168,12 @@ impl Renderer {
     /// With another bound of the bytes that the rendered works may hold in memory.
     pub fn with_content_bytes_max(self, content_bytes_max: usize) -> Self {
         Self { content_bytes_max, ..self }
+    }
+
+    /// Sets how many threads render, if several can read the objects. The result is the same with
+    /// any number.
+    pub fn set_threads(&mut self, threads: usize) {
+        self.threads = threads;
     }
 
     /// Sets what the hub says of clusters, from the next snapshot on. Without it, the members of
@@ -233,6 +258,7 @@ impl Renderer {
         self.rollouts = fleet.rollouts;
         self.open_groups = fleet.open_groups;
         self.group_diagnostics = fleet.diagnostics;
+        self.unread = fleet.unread;
         self.drop_unused();
         Ok(self.assemble(snapshot.commit, &diagnostics))
     }
@@ -285,6 +311,7 @@ impl Renderer {
             diagnostics.push(too_many_clusters(opened.len()));
             return Ok(fleet);
         }
+        fleet.unread = self.select(&mut opened, &found.by_cluster);
         let rendered = self.clusters(pass, opened, (found.by_cluster, later), diagnostics)?;
         (fleet.clusters, fleet.kinds) = rendered;
         if !found.open.is_empty() {
@@ -302,22 +329,23 @@ impl Renderer {
         (mut groups, mut later): (GroupsByCluster, GroupsByCluster),
         diagnostics: &mut Vec<Diagnostic>,
     ) -> Result<(RenderedClusters, KindIndex), ObjectError> {
-        let mut clusters = BTreeMap::new();
-        let mut works_left = limits::WORKS_MAX;
-        for (name, opened) in opened {
-            let before = self.clusters.get(&name);
-            let place = ClusterPlace {
-                groups: groups.remove(&name).unwrap_or_default(),
-                later: later.remove(&name).unwrap_or_default(),
-                facts: Facts::of(self.facts.as_deref(), &name),
-            };
-            let bounds = (&self.kinds, works_left);
-            let cluster = pass.cluster(&name, opened, place, bounds, before);
-            let at = layout::cluster_path(&name);
-            let Some(cluster) = self.within_bounds(cluster, &at, diagnostics)? else { break };
-            works_left -= cluster.works.len();
-            clusters.insert(name, cluster);
-        }
+        let plans: Vec<(ClusterName, ClusterPlan)> = opened
+            .into_iter()
+            .map(|(name, opened)| {
+                let place = ClusterPlace {
+                    groups: groups.remove(&name).unwrap_or_default(),
+                    later: later.remove(&name).unwrap_or_default(),
+                    facts: Facts::of(self.facts.as_deref(), &name),
+                };
+                let plan = pass.plan(&name, opened, place, self.clusters.get(&name));
+                (name, plan)
+            })
+            .collect();
+        let ahead = RenderedAhead::new(pass.work_inputs(), &self.kinds, &plans, &self.clusters);
+        let rendered = ahead.run(pass.objects, self.threads, |ahead| {
+            self.planned_clusters(pass, plans, ahead, diagnostics)
+        });
+        let mut clusters = rendered?;
         // A CRD anywhere in the repository tells the plural of its kind everywhere: what was
         // rendered with another answer is rendered again. A frozen work tells nothing.
         let kinds = pass.kinds(&clusters);
@@ -337,6 +365,27 @@ impl Renderer {
             }
         }
         Ok((clusters, kinds))
+    }
+
+    /// Renders clusters whose inputs are known, before all kinds are known.
+    fn planned_clusters(
+        &self,
+        pass: &RenderPass<'_>,
+        plans: Vec<(ClusterName, ClusterPlan)>,
+        ahead: Option<&RenderedAhead<'_>>,
+        diagnostics: &mut Vec<Diagnostic>,
+    ) -> Result<RenderedClusters, ObjectError> {
+        let mut clusters = BTreeMap::new();
+        let mut works_left = limits::WORKS_MAX;
+        for (name, plan) in plans {
+            let bounds = (Rendering { kinds: &self.kinds, ahead }, works_left);
+            let cluster = pass.cluster(&name, plan, bounds, self.clusters.get(&name));
+            let at = layout::cluster_path(&name);
+            let Some(cluster) = self.within_bounds(cluster, &at, diagnostics)? else { break };
+            works_left -= cluster.works.len();
+            clusters.insert(name, cluster);
+        }
+        Ok(clusters)
     }
 
     /// `None` where a bound of the source is exceeded, which is reported and freezes it: of what is

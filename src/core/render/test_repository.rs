@@ -1,8 +1,8 @@
 //! A repository in memory, for the tests of rendering. Equal content has equal ids, as in Git.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::config::tenancy::{Tenancy, TenantRule};
 use crate::model::digest::Digest;
@@ -16,8 +16,7 @@ use crate::render::renderer::Renderer;
 pub(crate) struct TestRepository {
     trees: BTreeMap<ObjectId, Arc<Tree>>,
     blobs: BTreeMap<ObjectId, Arc<[u8]>>,
-    /// How often a manifest file was read.
-    pub(crate) manifest_reads: Cell<usize>,
+    manifest_reads: AtomicUsize,
 }
 
 /// What stands at a path.
@@ -61,6 +60,21 @@ fn id(kind: &str, bytes: &[u8]) -> ObjectId {
 }
 
 impl TestRepository {
+    /// How often a manifest file was read.
+    pub(crate) fn manifest_reads(&self) -> usize {
+        self.manifest_reads.load(Ordering::Relaxed)
+    }
+
+    /// Counts from zero.
+    pub(crate) fn forget_manifest_reads(&self) {
+        self.manifest_reads.store(0, Ordering::Relaxed);
+    }
+
+    /// Takes away a file's object, as in a damaged mirror.
+    pub(crate) fn lose_blob(&mut self, text: &str) {
+        self.blobs.remove(&id("blob", text.as_bytes()));
+    }
+
     /// Stores the files, and gives the id of their tree.
     pub(crate) fn add(&mut self, files: &TestFiles) -> ObjectId {
         let mut tree = Tree::new();
@@ -106,7 +120,11 @@ impl Objects for TestRepository {
             return Err(ObjectError::TooLarge { id, size: blob.len() as u64, limit });
         }
         let is_manifest = std::str::from_utf8(&blob).is_ok_and(|text| text.contains("apiVersion"));
-        self.manifest_reads.set(self.manifest_reads.get() + usize::from(is_manifest));
+        self.manifest_reads.fetch_add(usize::from(is_manifest), Ordering::Relaxed);
         Ok(blob)
+    }
+
+    fn for_thread(&self) -> Option<Box<dyn Objects + Send + '_>> {
+        Some(Box::new(self))
     }
 }

@@ -11,8 +11,9 @@ use crate::model::facts::KnownFacts;
 use crate::model::kinds::CrdNames;
 use crate::model::manifest::{Identity, Origin};
 use crate::model::name::{ClusterName, ObjectId, RepoPath, WorkKey};
+use crate::model::snapshot::ObjectError;
 use crate::render::groups::{Certainty, Membership};
-use crate::render::layout::{self, is_of_group};
+use crate::render::layout::{self, OwnerFolder, is_of_group};
 use crate::render::work_folder::Rendered;
 
 /// One rendered cluster.
@@ -44,6 +45,19 @@ pub(super) struct RenderedFolder {
     pub(super) rendered: Arc<Rendered>,
     /// Whether the cluster gets the work for sure, or only may be in the work's group.
     pub(super) certainty: Certainty,
+}
+
+/// A cluster whose inputs are known.
+pub(super) enum ClusterPlan {
+    /// As before.
+    Same(Arc<RenderedCluster>),
+    /// To be rendered, at least in part.
+    Changed {
+        /// Without its works.
+        cluster: Arc<RenderedCluster>,
+        /// What stands in its folder.
+        folder: Result<OwnerFolder, ObjectError>,
+    },
 }
 
 impl RenderedCluster {
@@ -125,6 +139,19 @@ impl RenderedCluster {
             work.rendered.too_many_members.is_some_and(|count| count != one.group_members)
         });
         (is_same_group && !may_fit && self.facts == now.facts).then(|| work.rendered.clone())
+    }
+
+    /// The folders with its works, in the order in which they are rendered: its own, and those of
+    /// its groups.
+    pub(super) fn owners<'a>(
+        &'a self,
+        name: &ClusterName,
+        folder: &'a OwnerFolder,
+    ) -> impl Iterator<Item = (RepoPath, &'a OwnerFolder, Option<&'a Membership>)> {
+        let groups = self.groups.iter();
+        let groups =
+            groups.map(|one| (layout::group_path(&one.group.name), &one.group.folder, Some(one)));
+        std::iter::once((layout::cluster_path(name), folder, None)).chain(groups)
     }
 
     /// The group that a work folder is in.

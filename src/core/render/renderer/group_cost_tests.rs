@@ -19,7 +19,7 @@ fn rendered(files: &TestFiles, mebibytes: usize) -> (Renderer, TestRepository, D
     let mut renderer = renderer().with_content_bytes_max(mebibytes << 20);
     let mut repository = TestRepository::default();
     let desired = render_into(&mut renderer, &mut repository, files);
-    let reads = repository.manifest_reads.get();
+    let reads = repository.manifest_reads();
     (renderer, repository, desired, reads)
 }
 
@@ -108,14 +108,14 @@ fn folder_that_is_read_for_too_many_members_freezes_itself_only() {
     assert!(found.message.contains("too many members"), "{found:?}");
 
     // The next commits do not read it again.
-    let reads = repository.manifest_reads.get();
+    let reads = repository.manifest_reads();
     all.insert(
         "clusters/other/own/x.yaml".into(),
         small.replace("${cluster.name}", "1").as_str().into(),
     );
     let desired = render_into(&mut renderer, &mut repository, &all);
     assert_eq!(of(&desired, "web"), web);
-    assert_eq!(repository.manifest_reads.get(), reads + 1);
+    assert_eq!(repository.manifest_reads(), reads + 1);
 
     // With fewer members all fit, at the limit.
     let mut fewer = group(16, &folder);

@@ -438,7 +438,7 @@ fn equal_results_are_rendered_and_held_once() {
     let mut objects = TestRepository::default();
     let desired = render_into(&mut renderer, &mut objects, &repository);
     assert_eq!(desired.works.len(), 200);
-    assert_eq!(objects.manifest_reads.get(), 3, "one for each distinct content");
+    assert_eq!(objects.manifest_reads(), 3, "one for each distinct content");
     let bodies: BTreeSet<usize> =
         desired.works.values().map(|work| Arc::as_ptr(&work.body).addr()).collect();
     assert_eq!(bodies.len(), 3);
@@ -451,14 +451,14 @@ fn change_of_one_label_renders_the_works_of_its_cluster_only() {
     renderer.set_facts(Some(Arc::new(facts.clone())));
     let mut objects = TestRepository::default();
     let before = render_into(&mut renderer, &mut objects, &repository);
-    objects.manifest_reads.set(0);
+    objects.forget_manifest_reads();
     let changed = ClusterName::parse("c7").unwrap();
     let labels = [("size".to_owned(), "huge".to_owned())].into();
     let new = ClusterFacts { labels, ..ClusterFacts::default() };
     facts.managed_clusters.insert(changed.clone(), Arc::new(new));
     renderer.set_facts(Some(Arc::new(facts)));
     let after = render_into(&mut renderer, &mut objects, &repository);
-    assert_eq!(objects.manifest_reads.get(), 1, "only the work that uses the label is rendered");
+    assert_eq!(objects.manifest_reads(), 1, "only the work that uses the label is rendered");
     for (key, work) in &after.works {
         let is_new = key.cluster == changed && key.work.as_str() == "sized";
         assert_eq!(Arc::ptr_eq(&work.body, &before.works[key].body), !is_new, "{key}");

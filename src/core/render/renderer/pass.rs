@@ -5,14 +5,16 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::cluster::{RenderedCluster, RenderedFolder};
+use super::ahead::RenderedAhead;
+use super::cluster::{ClusterPlan, RenderedCluster, RenderedFolder};
 use super::content::{ContentBudget, FolderContent, SharedContent, TooLarge};
 use super::earlier::Earlier;
 use super::inputs::{ClusterConfig, ClusterInputs, SourceInputs};
+use super::work_inputs::{WorkInputs, WorkPlace};
 use gitwork_schemas::KubernetesVersion;
 
 use crate::config::file;
-use crate::config::file_names::{CLUSTER_FILE, GROUP_FILE};
+use crate::config::file_names::CLUSTER_FILE;
 use crate::config::tenancy::Tenancy;
 use crate::config::values::bad_names;
 use crate::config::{ClusterFile, Delivery, FileKind};
@@ -23,11 +25,10 @@ use crate::model::name::{ClusterName, GroupName, ObjectId, RepoPath, SourceId};
 use crate::model::snapshot::{ObjectError, Objects};
 use crate::render::config_file::read_config;
 use crate::render::desired::FrozenObjects;
-use crate::render::groups::{Certainty, GroupConfig, GroupConfigs, GroupInputs, Membership};
+use crate::render::groups::{Certainty, GroupConfigs, GroupInputs, Membership};
 use crate::render::layout::{self, BlockedEntry, OwnerFolder};
-use crate::render::object_checks::{ObjectChecks, SchemaChecks};
-use crate::render::values::{ClusterValues, ValueLevel};
-use crate::render::work_folder::{self, Inherited, Rendered, SettingsLevel};
+use crate::render::object_checks::SchemaChecks;
+use crate::render::work_folder::Rendered;
 
 /// Folders by cluster whose CRDs count for themselves only.
 pub(super) type FrozenCrds = BTreeMap<ClusterName, BTreeSet<RepoPath>>;
@@ -49,6 +50,21 @@ pub(super) struct RenderPass<'a> {
     pub(super) content: RefCell<SharedContent>,
     /// What the works of this pass may still hold.
     pub(super) budget: RefCell<ContentBudget>,
+}
+
+/// How the folders of a pass are rendered.
+#[derive(Clone, Copy)]
+pub(super) struct Rendering<'a> {
+    pub(super) kinds: &'a KindIndex,
+    /// Folders that other threads render meanwhile.
+    pub(super) ahead: Option<&'a RenderedAhead<'a>>,
+}
+
+impl<'a> Rendering<'a> {
+    /// On this thread.
+    pub(super) fn here(kinds: &'a KindIndex) -> Self {
+        Self { kinds, ahead: None }
+    }
 }
 
 /// Why a cluster is not rendered.
@@ -73,19 +89,19 @@ pub(super) struct OpenCluster {
     diagnostics: Vec<Diagnostic>,
 }
 
+impl OpenCluster {
+    /// The names of the work folders in the cluster's folder, as far as it was read.
+    pub(super) fn work_folders(&self) -> impl Iterator<Item = &String> {
+        self.folder.iter().flat_map(|folder| folder.works.keys())
+    }
+}
+
 /// The groups that a cluster is in, and what the hub says of it.
 pub(super) struct ClusterPlace {
     pub(super) groups: Vec<Membership>,
     /// Those of which it has or gets an earlier content, as the commit has them.
     pub(super) later: Vec<Membership>,
     pub(super) facts: KnownFacts,
-}
-
-/// A work folder of a cluster or of one of its groups.
-struct WorkPlace<'a> {
-    path: RepoPath,
-    tree: ObjectId,
-    group: Option<&'a Membership>,
 }
 
 impl RenderPass<'_> {
@@ -153,16 +169,14 @@ impl RenderPass<'_> {
         OpenCluster { tree: None, folder, inherited, diagnostics: Vec::new() }
     }
 
-    /// Renders a cluster, taking over what did not change since `before`. It may have `works_max`
-    /// works.
-    pub(super) fn cluster(
+    /// Compares a cluster with what was rendered `before`.
+    pub(super) fn plan(
         &self,
         name: &ClusterName,
         opened: OpenCluster,
         place: ClusterPlace,
-        (kinds, works_max): (&KindIndex, usize),
         before: Option<&Arc<RenderedCluster>>,
-    ) -> Result<Arc<RenderedCluster>, PassError> {
+    ) -> ClusterPlan {
         let OpenCluster { tree, folder, inherited, diagnostics } = opened;
         let ClusterPlace { groups, later, facts } = place;
         let before = before.filter(|before| before.inherited.is_same(&inherited));
@@ -170,20 +184,14 @@ impl RenderPass<'_> {
             before.is_same(tree, (&groups, &later), &facts) && !before.may_fit(&groups)
         };
         if let Some(before) = before.filter(is_same) {
-            if before.works.len() > works_max {
-                return Err(PassError::TooManyWorks);
-            }
-            self.count(before)?;
-            return Ok(before.clone());
+            return ClusterPlan::Same(before.clone());
         }
         let folder = match (folder, tree) {
-            (Some(folder), _) => folder,
-            (None, Some(tree)) => layout::cluster(name, tree, self.objects, &self.inputs.ignore)?,
-            (None, None) => OwnerFolder::default(),
+            (Some(folder), _) => Ok(folder),
+            (None, Some(tree)) => layout::cluster(name, tree, self.objects, &self.inputs.ignore),
+            (None, None) => Ok(OwnerFolder::default()),
         };
-        self.budget.borrow_mut().spend_config(&inherited.config)?;
-        self.budget.borrow_mut().spend_diagnostics(&diagnostics)?;
-        let mut cluster = RenderedCluster {
+        let cluster = RenderedCluster {
             tree,
             inherited,
             facts,
@@ -194,8 +202,34 @@ impl RenderPass<'_> {
             diagnostics,
             clashes: None,
         };
-        cluster.works = self.works(name, &cluster, &folder, (kinds, works_max), before)?;
-        cluster.later_works = self.later_works(name, &cluster, kinds)?;
+        ClusterPlan::Changed { cluster: Arc::new(cluster), folder }
+    }
+
+    /// Renders a cluster, taking over what did not change since `before`. It may have `works_max`
+    /// works.
+    pub(super) fn cluster(
+        &self,
+        name: &ClusterName,
+        plan: ClusterPlan,
+        (rendering, works_max): (Rendering<'_>, usize),
+        before: Option<&Arc<RenderedCluster>>,
+    ) -> Result<Arc<RenderedCluster>, PassError> {
+        let (cluster, folder) = match plan {
+            ClusterPlan::Same(before) if before.works.len() > works_max => {
+                return Err(PassError::TooManyWorks);
+            }
+            ClusterPlan::Same(before) => {
+                self.count(&before)?;
+                return Ok(before);
+            }
+            ClusterPlan::Changed { cluster, folder } => (cluster, folder?),
+        };
+        self.budget.borrow_mut().spend_config(&cluster.inherited.config)?;
+        self.budget.borrow_mut().spend_diagnostics(&cluster.diagnostics)?;
+        let before = before.filter(|before| before.inherited.is_same(&cluster.inherited));
+        let works = self.works(name, &cluster, &folder, (rendering, works_max), before)?;
+        let later_works = self.later_works(name, &cluster, rendering.kinds)?;
+        let mut cluster = RenderedCluster { works, later_works, ..Arc::unwrap_or_clone(cluster) };
         cluster.drop_replaced();
         Ok(Arc::new(cluster))
     }
@@ -212,7 +246,7 @@ impl RenderPass<'_> {
             let owner = layout::group_path(&group.group.name);
             for (folder, tree) in &group.group.folder.works {
                 let place = WorkPlace { path: owner.join(folder), tree: *tree, group: Some(group) };
-                let rendered = self.work(name, &place, cluster, kinds)?;
+                let rendered = self.work(name, &place, cluster, Rendering::here(kinds))?;
                 self.budget.borrow_mut().spend_folder(&rendered)?;
                 all.push(rendered);
             }
@@ -226,28 +260,24 @@ impl RenderPass<'_> {
         name: &ClusterName,
         cluster: &RenderedCluster,
         folder: &OwnerFolder,
-        (kinds, works_max): (&KindIndex, usize),
+        (rendering, works_max): (Rendering<'_>, usize),
         before: Option<&Arc<RenderedCluster>>,
     ) -> Result<BTreeMap<RepoPath, RenderedFolder>, PassError> {
-        let groups = cluster.groups.iter().map(|one| {
-            let path = layout::group_path(&one.group.name);
-            (path, &one.group.folder, Some(one), one.certainty)
-        });
-        let own = (layout::cluster_path(name), folder, None, Certainty::Member);
-        let owners: Vec<_> = std::iter::once(own).chain(groups).collect();
+        let owners = || cluster.owners(name, folder);
         let count = |folder: &OwnerFolder| folder.works.len() + folder.blocked.len();
-        if owners.iter().map(|(_, folder, ..)| count(folder)).sum::<usize>() > works_max {
+        if owners().map(|(_, folder, _)| count(folder)).sum::<usize>() > works_max {
             return Err(PassError::TooManyWorks);
         }
         let mut works = BTreeMap::new();
-        for (owner, folder, group, certainty) in owners {
+        for (owner, folder, group) in owners() {
+            let certainty = group.map_or(Certainty::Member, |one| one.certainty);
             for (folder_name, tree) in &folder.works {
                 let path = owner.join(folder_name);
                 let place = WorkPlace { path: path.clone(), tree: *tree, group };
                 let kept = before.and_then(|before| before.kept(cluster, &place.path, *tree));
                 let rendered = match kept {
                     Some(kept) => kept,
-                    None => self.work(name, &place, cluster, kinds)?,
+                    None => self.work(name, &place, cluster, rendering)?,
                 };
                 // After each one: a single cluster may have all works of the source.
                 self.budget.borrow_mut().spend_folder(&rendered)?;
@@ -308,13 +338,14 @@ impl RenderPass<'_> {
         name: &ClusterName,
         place: &WorkPlace<'_>,
         cluster: &RenderedCluster,
-        kinds: &KindIndex,
+        Rendering { kinds, ahead }: Rendering<'_>,
     ) -> Result<Arc<Rendered>, PassError> {
         let WorkPlace { path, tree, group, .. } = place;
-        let inherited = self.inherited(name, *group, cluster);
+        let inputs = self.work_inputs();
+        let inherited = inputs.inherited(name, *group, cluster);
         let content = FolderContent {
             tree: *tree,
-            source: self.source_of(*group).blob,
+            source: inputs.source_of(*group).blob,
             group: group.map(|one| (one.group.name.clone(), one.group.config.defaults_digest)),
             reports_health: inherited.reports_health,
             delivery: inherited.delivery.map(Delivery::digest),
@@ -324,19 +355,21 @@ impl RenderPass<'_> {
         let known = self.content.borrow().rendered(&content, &inherited.values);
         let known = known.filter(|known| !known.is_stale(kinds));
         if let Some(mut rendered) = known.and_then(|known| known.elsewhere(path, &inherited)) {
+            ahead.inspect(|ahead| ahead.pass_over(name, place));
             self.content.borrow_mut().share(&mut rendered);
             return Ok(Arc::new(rendered));
         }
         if !self.budget.borrow().allows_input_of(path) {
+            ahead.inspect(|ahead| ahead.pass_over(name, place));
             let problem = too_many_members(path, Scope::Work(layout::folder_key(path, name)));
             let mut rendered = self.frozen(path, name, problem);
             rendered.too_many_members = group.map(|one| one.group_members);
             self.content.borrow_mut().share(&mut rendered);
             return Ok(Arc::new(rendered));
         }
-        let ignore = &self.source_of(*group).ignore;
-        let mut rendered =
-            work_folder::render(path, *tree, &inherited, ignore, kinds, self.objects)?;
+        let found = ahead.and_then(|ahead| ahead.take(name, place, self.objects));
+        let render = || inputs.render(place, &inherited, kinds, self.objects);
+        let mut rendered = found.unwrap_or_else(render)?;
         self.budget.borrow_mut().spend_input(&rendered)?;
         self.content.borrow_mut().share(&mut rendered);
         let rendered = Arc::new(rendered);
@@ -346,70 +379,14 @@ impl RenderPass<'_> {
         Ok(rendered)
     }
 
-    /// What a work folder inherits from gitwork.yaml. An earlier content of a group has that of its
-    /// commit.
-    fn source_of(&self, group: Option<&Membership>) -> &Arc<SourceInputs> {
-        let earlier = group.filter(|member| member.is_earlier);
-        earlier.and_then(|member| self.earlier.source(&member.group)).unwrap_or(&self.inputs)
-    }
-
-    /// What a work folder inherits.
-    fn inherited<'a>(
-        &'a self,
-        name: &'a ClusterName,
-        group: Option<&'a Membership>,
-        cluster: &'a RenderedCluster,
-    ) -> Inherited<'a> {
-        let (source, config) = (self.source_of(group), &cluster.inherited.config);
-        let of_group = group.into_iter().flat_map(|member| {
-            let file = layout::group_path(&member.group.name).join(GROUP_FILE);
-            member.values().map(move |values| ValueLevel { file: file.clone(), values })
-        });
-        let group = group.map(|member| &member.group);
-        let group_level =
-            group.map(|group| &*group.config).map(|GroupConfig { file, rules, .. }| {
-                SettingsLevel { settings: &file.defaults, rules }
-            });
-        let source_level = SettingsLevel { settings: &source.file.defaults, rules: &source.rules };
-        let cluster_level = SettingsLevel { settings: &config.file.defaults, rules: &config.rules };
-        let file = layout::cluster_path(name).join(CLUSTER_FILE);
-        let own = ValueLevel { file, values: &config.values };
-        Inherited {
+    /// What work folders follow from above them.
+    pub(super) fn work_inputs(&self) -> WorkInputs<'_> {
+        WorkInputs {
             source: self.source,
             tenancy: self.tenancy,
-            cluster: name,
-            group: group.map(|group| &group.name),
-            levels: [Some(source_level), group_level, Some(cluster_level)]
-                .into_iter()
-                .flatten()
-                .collect(),
-            values: ClusterValues {
-                cluster: name,
-                levels: std::iter::once(own).chain(of_group).collect(),
-                labels: &config.file.labels,
-                facts: &cluster.facts,
-            },
-            secrets: source.file.secrets,
-            reports_health: group.is_some_and(|group| group.rollout.is_some()),
-            delivery: group.and_then(|group| group.delivery()),
-            checks: self.checks(name, cluster),
-        }
-    }
-
-    /// How the objects of a cluster's works are checked.
-    fn checks(&self, name: &ClusterName, cluster: &RenderedCluster) -> ObjectChecks {
-        let ClusterInputs { source, config, .. } = &*cluster.inherited;
-        let reported = match &cluster.facts {
-            KnownFacts::Known(facts) => facts.version.as_deref(),
-            KnownFacts::Unknown | KnownFacts::Absent => None,
-        };
-        let named = config.file.kubernetes_version.as_deref().or(reported);
-        let version = named.and_then(KubernetesVersion::parse);
-        let version = version.or(self.checks.kubernetes_version);
-        ObjectChecks {
-            policy: self.checks.policy(&source.file),
-            cluster: gitwork_schemas::Cluster { name: name.to_string(), version },
-            crds: self.checks.crds.clone(),
+            checks: self.checks,
+            inputs: &self.inputs,
+            earlier: self.earlier,
         }
     }
 
@@ -470,7 +447,7 @@ impl RenderPass<'_> {
     ) -> Result<Arc<Rendered>, PassError> {
         let group = cluster.membership_of(path);
         let place = WorkPlace { path: path.clone(), tree: work.tree, group };
-        self.work(name, &place, cluster, kinds)
+        self.work(name, &place, cluster, Rendering::here(kinds))
     }
 
     /// Renders again what was rendered with another answer to the question for a kind's plural.

@@ -17,6 +17,7 @@ use crate::model::name::{ClusterName, RepoPath, WorkKey, WorkName};
 use crate::model::work::{ANNOTATION_MANAGED_KEYS, DeletionPolicy, DesiredWork};
 use crate::plan::MemberChange;
 use crate::render::desired::Desired;
+use crate::render::renderer::RenderedChange;
 use crate::render::work_folder::wire_size;
 use crate::text::diagnostics;
 use crate::text::diff;
@@ -25,6 +26,14 @@ impl Review {
     /// Compares two states of one source.
     pub fn new(base: &Desired, head: &Desired) -> Self {
         Self::of(base, head, |_| true)
+    }
+
+    /// Compares the states of a change. `is_shown` selects works, of a change with all clusters.
+    pub fn of_change(change: &RenderedChange, is_shown: impl Fn(&WorkKey) -> bool) -> Self {
+        let mut review = Self::of(&change.base, &change.head, is_shown);
+        review.counts.works_unchanged += change.unread.works;
+        review.counts.clusters += change.unread.clusters;
+        review
     }
 
     /// Compares the works of two states that `is_shown` selects. Their objects may move from and to

@@ -10,6 +10,8 @@
 //! - `words`: the changes in words.
 //! - `print`, `markdown`: the result for a terminal and for a pull request.
 
+#[cfg(test)]
+mod change_tests;
 mod compare;
 mod difference;
 mod guards;
