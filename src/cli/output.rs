@@ -13,7 +13,9 @@ use super::error::CommandError;
 use gitwork_core::model::diagnostic::Diagnostic;
 use gitwork_core::model::operation_error::{ErrorClass, OperationError, describe};
 use gitwork_core::text::diagnostics::text;
-use gitwork_core::text::escape::{escape_invisible, escape_untrusted_json, json_text};
+use gitwork_core::text::escape::{
+    escape_invisible, escape_lines, escape_untrusted_json, json_text,
+};
 use gitwork_core::text::style::ColorMode;
 
 /// Why the output of a command was not written.
@@ -81,21 +83,27 @@ pub fn note_failure(what: &str, why: &dyn OperationError) {
     note(&format!("{what}: {}", describe(why)));
 }
 
-/// Writes a note to stderr. Failed writes are ignored.
+/// Writes a note to stderr. Control characters but line breaks are escaped: the text may quote a
+/// repository or a hub. Failed writes are ignored.
 pub fn note(text: &str) {
-    let mut stderr = anstream::stderr().lock();
-    let _lost = writeln!(stderr, "{}", escape_invisible(text));
+    write_note(&escape_lines(text));
 }
 
 /// Writes why the command failed.
 pub fn error(message: &str) {
     let red = AnsiColor::Red.on_default().bold();
-    note(&format!("{red}error{red:#}: {message}"));
+    write_note(&format!("{red}error{red:#}: {}", escape_lines(message)));
+}
+
+/// Writes a text that has the program's own colours.
+fn write_note(colored: &str) {
+    let mut stderr = anstream::stderr().lock();
+    let _lost = writeln!(stderr, "{}", escape_invisible(colored));
 }
 
 /// Writes the problems of a repository to stderr.
 pub fn diagnostics(diagnostics: &[Diagnostic]) {
     if !diagnostics.is_empty() {
-        note(text(diagnostics, ColorMode::Colored).trim_end());
+        write_note(text(diagnostics, ColorMode::Colored).trim_end());
     }
 }

@@ -109,7 +109,8 @@ macro_rules! log_error {
 }
 
 /// The error on one line: its message, its causes and its hints. A cause whose text the message
-/// already has is left out.
+/// already has is left out. Control characters are escaped: errors quote what others have written,
+/// and a line break would begin another line of a log.
 pub fn describe(error: &dyn OperationError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -125,7 +126,18 @@ pub fn describe(error: &dyn OperationError) -> String {
         text.push_str("; ");
         text.push_str(&hint);
     }
-    text
+    escape_controls(&text)
+}
+
+fn escape_controls(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character.is_control() {
+            true => escaped.extend(character.escape_default()),
+            false => escaped.push(character),
+        }
+    }
+    escaped
 }
 
 #[cfg(test)]
@@ -158,6 +170,9 @@ mod tests {
         let error = Fetch(io::Error::other("no route"));
         assert_eq!(describe(&error), "cannot fetch: no route; check the proxy");
         assert!(!error.needs_action());
+        let quoted = Fetch(io::Error::other("a\u{1b}[2Jb\nERROR c"));
+        let expected = "cannot fetch: a\\u{1b}[2Jb\\nERROR c; check the proxy";
+        assert_eq!(describe(&quoted), expected);
     }
 
     /// What is written to the log.

@@ -17,7 +17,8 @@ pub fn without_answers(filter: EnvFilter) -> EnvFilter {
     directives.fold(filter, EnvFilter::add_directive)
 }
 
-/// Writes lines of a log, with escapes in place of characters that hide or reorder text.
+/// Writes lines of a log, with escapes in place of characters that hide or reorder text, and of line
+/// breaks in a line: what a client has written must not look like another line.
 #[derive(Debug)]
 pub struct EscapedLog<W> {
     to: W,
@@ -35,8 +36,7 @@ impl<W: Write> Write for EscapedLog<W> {
     /// Is called once for each line.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
-        let escaped =
-            if self.is_json { escape_untrusted_json(&text) } else { escape_invisible(&text) };
+        let escaped = if self.is_json { escape_untrusted_json(&text) } else { one_line(&text) };
         self.to.write_all(escaped.as_bytes())?;
         Ok(line.len())
     }
@@ -44,6 +44,12 @@ impl<W: Write> Write for EscapedLog<W> {
     fn flush(&mut self) -> io::Result<()> {
         self.to.flush()
     }
+}
+
+/// A line of text, which may have colours.
+fn one_line(text: &str) -> String {
+    let (line, end) = text.strip_suffix('\n').map_or((text, ""), |line| (line, "\n"));
+    escape_invisible(line).replace('\n', "\\n").replace('\r', "\\r") + end
 }
 
 #[cfg(test)]
@@ -54,6 +60,7 @@ mod tests {
     fn lines_have_no_character_that_hides_or_reorders_text() {
         for (is_json, line, written) in [
             (false, "a\u{202e}b\u{200b} \u{1b}[0m\n", "a\\u{202e}b\\u{200b} \u{1b}[0m\n"),
+            (false, "a\nb\r c", "a\\nb\\r c"),
             (true, "{\"a\": \"\u{202e}\u{e0041}\"}\n", "{\"a\": \"\\u202e\\udb40\\udc41\"}\n"),
         ] {
             let mut log = EscapedLog { to: Vec::new(), is_json };

@@ -113,6 +113,15 @@ fn other_facts_and_a_broken_status_branch_are_told() {
     assert!(!said.contains("facts.json"), "{said}");
 }
 
+/// Whoever may push the status branch chooses the names of fields, which errors quote.
+#[test]
+fn texts_of_a_broken_status_branch_are_escaped() {
+    let clone = Clone::new("{\"\\u001b]0;a\\u0007\\nerror: \\u202eb\": 1}");
+    let (_, _, said) = clone.run(&["validate"]);
+    assert!(said.contains(r"\u{1b}]0;a\u{7}\nerror: \u{202e}b"), "{said}");
+    assert!(!said.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{said}");
+}
+
 #[test]
 fn facts_of_the_remote_tell_the_members_of_groups() {
     let clone = Clone::new(FACTS);

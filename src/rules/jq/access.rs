@@ -37,7 +37,10 @@ fn positions(budget: &StepBudget, list: &[JqValue], part: &[JqValue]) -> Result<
         for (at, window) in list.windows(part.len()).enumerate() {
             let mut same = true;
             for (one, other) in window.iter().zip(part) {
-                same = same && budget.compare(one, other)? == Ordering::Equal;
+                same = budget.compare(one, other)? == Ordering::Equal;
+                if !same {
+                    break;
+                }
             }
             if same {
                 found.push(JqValue::integer(at));

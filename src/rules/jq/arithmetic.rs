@@ -78,7 +78,10 @@ fn difference(budget: &StepBudget, left: &[JqValue], right: &[JqValue]) -> Resul
     for item in left {
         let mut is_there = false;
         for other in right {
-            is_there = is_there || budget.compare(item, other)? == Ordering::Equal;
+            if budget.compare(item, other)? == Ordering::Equal {
+                is_there = true;
+                break;
+            }
         }
         if !is_there {
             rest.push(item.clone());

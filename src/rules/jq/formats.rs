@@ -21,7 +21,7 @@ pub fn formatted(budget: &StepBudget, format: &str, value: &JqValue) -> Result<S
     if !FORMATS.contains(&format) {
         return Err(Stop::Fatal(JqError::Unsupported(format!("the format {format}"))));
     }
-    budget.charge(value.weight(1_000_000))?;
+    budget.charge_weight(value)?;
     match format {
         "@csv" => return joined(format, value, ",", csv_field),
         "@tsv" => return joined(format, value, "\t", tsv_field),

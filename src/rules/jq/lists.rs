@@ -47,7 +47,11 @@ pub fn contains(budget: &StepBudget, outer: &JqValue, inner: &JqValue) -> Result
             for inner in &inner.content {
                 let mut any = false;
                 for outer in &outer.content {
-                    any = any || (outer.kind() == inner.kind() && contains(budget, outer, inner)?);
+                    budget.charge(1)?;
+                    if outer.kind() == inner.kind() && contains(budget, outer, inner)? {
+                        any = true;
+                        break;
+                    }
                 }
                 if !any {
                     return Ok(false);
@@ -90,9 +94,9 @@ pub fn rearranged(
             flatten(budget, &list.content, depth, &mut items)?;
         }
         _ => {
+            let width = list.content.iter().map(JqValue::children_count).max().unwrap_or(0);
+            budget.charge(width.saturating_mul(list.content.len()))?;
             let rows: Vec<Vec<JqValue>> = list.content.iter().map(JqValue::children).collect();
-            let width = rows.iter().map(Vec::len).max().unwrap_or(0);
-            budget.charge(width.saturating_mul(rows.len()))?;
             for column in 0..width {
                 let cells = rows.iter().map(|row| row.get(column).cloned());
                 let cells = cells.map(|cell| cell.unwrap_or(JqValue::Null)).collect();

@@ -120,11 +120,13 @@ pub fn sorted_by<'a>(
     let mut weight = 0_usize;
     for value in &list.content {
         let key = run.collect(filter, input.of(&Item::computed(value.clone())))?;
-        weight += key.iter().map(|key| key.weight(1_000_000)).sum::<usize>();
+        for part in &key {
+            weight = weight.saturating_add(run.budget.charge_weight(part)?);
+        }
         keyed.push((key, value.clone()));
     }
     // Each of the comparisons costs at most what a key weighs.
-    let rounds = usize::try_from(keyed.len().max(2).ilog2()).unwrap_or(0) + 1;
+    let rounds = usize::try_from(keyed.len().max(2).ilog2()).unwrap_or(0);
     run.budget.charge(weight.saturating_mul(rounds))?;
     keyed.sort_by(|one, other| one.0.cmp(&other.0));
     let values = |keyed: Vec<(Vec<JqValue>, JqValue)>| keyed.into_iter().map(|(_, value)| value);

@@ -131,16 +131,7 @@ fn indices(budget: &StepBudget, input: &JqValue, part: &JqValue) -> Result<JqVal
         (JqValue::Null, _) => Ok(JqValue::Null),
         (JqValue::Text(text), JqValue::Text(part)) => {
             budget.charge(text.len())?;
-            let mut found = Vec::new();
-            if !part.is_empty() {
-                for (place, (at, _)) in text.char_indices().enumerate() {
-                    let rest = text.get(at..).unwrap_or_default();
-                    if rest.starts_with(part.as_ref()) {
-                        found.push(JqValue::integer(place));
-                    }
-                }
-            }
-            Ok(JqValue::list(found)?)
+            Ok(JqValue::list(text_indices(budget, text, part)?)?)
         }
         (JqValue::List(_), JqValue::List(_)) => {
             Ok(index(budget, &Item::computed(input.clone()), part)?.value)
@@ -151,6 +142,21 @@ fn indices(budget: &StepBudget, input: &JqValue, part: &JqValue) -> Result<JqVal
         }
         (input, part) => failed(format!("{} has no {} in it", input.kind(), part.kind())),
     }
+}
+
+/// Where a text is in another one, in characters. One may begin within the one before.
+fn text_indices(budget: &StepBudget, text: &str, part: &str) -> Result<Vec<JqValue>, Stop> {
+    let (mut found, mut place, mut rest) = (Vec::new(), 0, text);
+    let Some(first) = part.chars().next() else { return Ok(found) };
+    while let Some(at) = rest.find(part) {
+        // The search for the next one begins in this one.
+        budget.charge(1 + part.len())?;
+        place += rest.get(..at).unwrap_or_default().chars().count();
+        found.push(JqValue::integer(place));
+        place += 1;
+        rest = rest.get(at + first.len_utf8()..).unwrap_or_default();
+    }
+    Ok(found)
 }
 
 /// All matches of a regular expression: all of them with the flag `g`, otherwise the first.
@@ -165,7 +171,7 @@ fn match_all(
         JqValue::Text(flags) => flags,
         _ => return failed("the flags of a regular expression are not a string"),
     };
-    let regex = regex(pattern, flags)?;
+    let regex = budget.regex(pattern, flags, || regex(pattern, flags))?;
     // The engine is linear in both, with a factor.
     budget.charge((text.len() / 4 + 1).saturating_mul(pattern.len() / 16 + 1))?;
     let limit = if flags.contains('g') { usize::MAX } else { 1 };

@@ -153,12 +153,35 @@ impl JqValue {
         }
     }
 
+    /// How many values are in a list or map.
+    pub fn children_count(&self) -> usize {
+        match self {
+            Self::List(list) => list.content.len(),
+            Self::Map(map) => map.content.len(),
+            _ => 0,
+        }
+    }
+
     /// The values in a list or map.
     pub fn children(&self) -> Vec<Self> {
         match self {
             Self::List(list) => list.content.clone(),
             Self::Map(map) => map.content.values().cloned().collect(),
             _ => Vec::new(),
+        }
+    }
+
+    pub fn is_nan(&self) -> bool {
+        matches!(self, Self::Float(float) if float.is_nan())
+    }
+
+    /// The integer of a number that has no fraction.
+    #[expect(clippy::cast_possible_truncation, reason = "floats beyond its range saturate")]
+    fn as_exact(&self) -> Option<i128> {
+        match self {
+            Self::Integer(integer) => Some(i128::from(*integer)),
+            Self::Float(float) => Some(*float as i128),
+            _ => None,
         }
     }
 
@@ -212,10 +235,15 @@ impl Ord for JqValue {
                 let keys = one.content.keys().cmp(other.content.keys());
                 keys.then_with(|| one.content.values().cmp(other.content.values()))
             }
-            _ => match (self.as_float(), other.as_float()) {
-                // NaN is below every number.
-                (Some(one), Some(other)) => one.partial_cmp(&other).unwrap_or(Ordering::Less),
-                _ => self.rank().cmp(&other.rank()),
+            (_, right) => match (self.as_float(), right.as_float()) {
+                (Some(one), Some(other)) => match one.partial_cmp(&other) {
+                    // As floats, integers beyond 2^53 equal others.
+                    Some(Ordering::Equal) => self.as_exact().cmp(&right.as_exact()),
+                    Some(order) => order,
+                    // NaN is below every number. A sort needs an order of all values.
+                    None => other.is_nan().cmp(&one.is_nan()),
+                },
+                _ => self.rank().cmp(&right.rank()),
             },
         }
     }
