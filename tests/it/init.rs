@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use gitwork_core::model::digest::Digest;
 use serde_json::Value;
 
-use crate::cli::{code, err, gitwork, out, write};
+use crate::cli::{code, err, git, gitwork, out, write};
 
 fn run(folder: &Path, arguments: &[&str]) -> Output {
     gitwork(arguments).current_dir(folder).output().unwrap()
@@ -19,14 +19,6 @@ fn succeeds(folder: &Path, arguments: &[&str]) -> String {
     let output = run(folder, arguments);
     assert_eq!(code(&output), Some(0), "{arguments:?}: {}", err(&output));
     out(&output)
-}
-
-#[track_caller]
-fn git(folder: &Path, arguments: &[&str]) {
-    let mut command = Command::new("git");
-    command.args(["-c", "user.name=Ann", "-c", "user.email=ann@example.com"]);
-    let done = command.args(arguments).current_dir(folder).output().unwrap();
-    assert!(done.status.success(), "{done:?}");
 }
 
 /// Every file of a folder but for those of Git, with its text.
@@ -190,11 +182,17 @@ fn workflows_check_a_pull_request_at_the_top_and_in_a_folder() {
             let folder = clone_of_forge(source, forge);
             let clone = folder.path().join("clone");
             let scripts = scripts(&clone, file);
+            let commit = || {
+                git(&clone, &["add", "."]);
+                git(&clone, &["commit", "-q", "-m", "change"]);
+            };
+            commit();
             let output = run_scripts(&clone, &scripts);
             assert_eq!(code(&output), Some(0), "{forge} {source}: {output:?}");
             assert!(out(&output).contains("edge-1/hello"), "{forge}: {}", out(&output));
             let settings = format!("{source}/clusters/edge-1/hello/settings.yaml");
             write(&clone, &settings, "kind: [\n");
+            commit();
             let output = run_scripts(&clone, &scripts);
             assert_eq!(code(&output), Some(1), "{forge} {source}: {output:?}");
             assert!(out(&output).contains("settings.yaml:"), "{forge}: {}", out(&output));

@@ -10,6 +10,7 @@ use super::pass::OpenCluster;
 use super::rendered_change::{RenderedChange, UnreadClusters};
 use super::{GroupsByCluster, Renderer};
 use crate::config::file_names::CLUSTER_FILE;
+use crate::limits;
 use crate::model::name::{ClusterName, ObjectId};
 use crate::model::snapshot::{Entry, ObjectError, Snapshot};
 use crate::render::desired::{Desired, Frozen};
@@ -75,7 +76,8 @@ impl Renderer {
         }
         let head = renderer.render(head)?;
         let is_same_works = base.works.keys().eq(head.works.keys());
-        let is_complete = is_same_works && renderer.is_independent(&head);
+        let is_small = head.works.len() + renderer.unread.works <= limits::WORKS_MAX;
+        let is_complete = is_same_works && is_small && renderer.is_independent(&head);
         let (unread, same) = (renderer.unread, BTreeSet::new());
         Ok(is_complete.then_some(RenderedChange { base, head, unread, same }))
     }
