@@ -17,8 +17,8 @@ pub fn without_answers(filter: EnvFilter) -> EnvFilter {
     directives.fold(filter, EnvFilter::add_directive)
 }
 
-/// Writes lines of a log, with escapes in place of characters that hide or reorder text, and of
-/// line breaks in a line: what a client has written must not look like another line.
+/// Writes lines of a log, with escapes in place of characters that hide or reorder text. It also
+/// escapes line breaks in a line: what a client has written must not look like another line.
 #[derive(Debug)]
 pub struct EscapedLog<W> {
     to: W,

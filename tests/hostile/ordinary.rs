@@ -36,12 +36,6 @@ fn most_kib() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// The seconds that this thread has run on a processor: other programs do not count.
-pub fn processor_seconds() -> f64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    text.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9
-}
-
 /// Bytes of the files below a tree, as a checkout has them, up to `max`.
 pub fn checkout_bytes(objects: &MemoryObjects, tree: ObjectId, max: usize) -> usize {
     let mut bytes = 0;

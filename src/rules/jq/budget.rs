@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
+use std::rc::Rc;
 
 use regex::Regex;
 
@@ -17,7 +18,7 @@ pub struct StepBudget {
     room: usize,
     spent: Cell<usize>,
     /// The last regular expression, by its flags and pattern.
-    regex: RefCell<Option<(String, Regex)>>,
+    regex: RefCell<Option<(String, Rc<Regex>)>>,
 }
 
 impl StepBudget {
@@ -55,7 +56,7 @@ impl StepBudget {
         pattern: &str,
         flags: &str,
         compile: impl FnOnce() -> Result<Regex, Stop>,
-    ) -> Result<Regex, Stop> {
+    ) -> Result<Rc<Regex>, Stop> {
         let key = format!("{flags}/{pattern}");
         if let Some((last, regex)) = &*self.regex.borrow()
             && *last == key
@@ -63,7 +64,7 @@ impl StepBudget {
             return Ok(regex.clone());
         }
         self.charge(REGEX_COST)?;
-        let regex = compile()?;
+        let regex = Rc::new(compile()?);
         self.regex.replace(Some((key, regex.clone())));
         Ok(regex)
     }
