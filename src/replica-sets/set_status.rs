@@ -260,8 +260,11 @@ impl StatusReport<'_> {
             } else {
                 "within maxFailures"
             };
-            message
-                .push_str(&format!("; {count} clusters of {name} have failed: {clusters} ({end})"));
+            let failed = match count {
+                1 => format!("1 cluster of {name} has failed"),
+                _ => format!("{count} clusters of {name} have failed"),
+            };
+            message.push_str(&format!("; {failed}: {clusters} ({end})"));
         }
         condition(false, "Progressing", message)
     }

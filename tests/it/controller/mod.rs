@@ -2,6 +2,7 @@
 //! tests write what OCM's Placement controller and the agents would.
 
 mod agents;
+mod defects;
 mod deliver;
 mod faults;
 pub mod fixture;
@@ -127,7 +128,7 @@ async fn rollout_stops_at_max_failures_and_a_fix_goes_through() {
     fixture.report(&[0], "Applied=True Available=True Progressing=True Degraded=True").await;
     fixture.succeed(&[1]).await;
     let failed = format!(
-        "False Progressing: 1 of 4 clusters have succeeded; 1 clusters of all have failed: {} \
+        "False Progressing: 1 of 4 clusters have succeeded; 1 cluster of all has failed: {} \
          (more than maxFailures",
         fixture.clusters[0]
     );
