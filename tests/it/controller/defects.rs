@@ -14,11 +14,11 @@ fn all() -> Value {
     json!({"type": "All"})
 }
 
-fn progressive(fields: Value) -> Value {
+fn progressive(fields: &Value) -> Value {
     json!({"type": "Progressive", "progressive": fields})
 }
 
-fn per_group(fields: Value) -> Value {
+fn per_group(fields: &Value) -> Value {
     json!({"type": "ProgressivePerGroup", "progressivePerGroup": fields})
 }
 
@@ -149,7 +149,7 @@ async fn m5_cluster_that_returns_gets_a_work_while_the_old_one_is_being_deleted(
 async fn m6_rollout_goes_on_without_condition_rules_and_counts_what_cannot_be_applied() {
     let fixture = Fixture::new(&shared().await.0, 3).await;
     let fields = json!({"maxConcurrency": 1, "maxFailures": 1, "progressDeadline": "1h"});
-    fixture.create(&progressive(fields), &template("one")).await;
+    fixture.create(&progressive(&fields), &template("one")).await;
     fixture.until_values("one - -").await;
     fixture.report(&[0], "Applied=True Available=True").await;
     fixture.until_values("one one -").await;
@@ -164,7 +164,7 @@ async fn m8_tolerated_failure_does_not_hold_the_next_group_back() {
     let fixture = Fixture::new(&shared().await.0, 4).await;
     grouped(&fixture, "grouped", &[&[0, 1], &[2, 3]]).await;
     let fields = json!({"maxFailures": 1, "progressDeadline": "1s"});
-    let spec = json!({"placementRefs": [{"name": "grouped", "rolloutStrategy": per_group(fields)}],
+    let spec = json!({"placementRefs": [{"name": "grouped", "rolloutStrategy": per_group(&fields)}],
         "manifestWorkTemplate": template_with_rules("one")});
     fixture.create_spec(spec).await;
     fixture.until_values("one one - -").await;
@@ -176,7 +176,7 @@ async fn m8_tolerated_failure_does_not_hold_the_next_group_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn m9_size_out_of_range_is_an_error_that_names_it() {
     let fixture = Fixture::new(&shared().await.0, 1).await;
-    fixture.create(&progressive(json!({"maxConcurrency": 0})), &template("one")).await;
+    fixture.create(&progressive(&json!({"maxConcurrency": 0})), &template("one")).await;
     let message = "False NotAsExpected: spec.placementRefs[0].rolloutStrategy.progressive.\
                    maxConcurrency is 0";
     fixture.until_condition("PlacementVerified", message).await;
@@ -233,7 +233,7 @@ async fn m16_cluster_between_two_decisions_keeps_its_work() {
 #[tokio::test(flavor = "multi_thread")]
 async fn m17_success_of_the_content_before_starts_no_further_cluster() {
     let fixture = Fixture::new(&shared().await.0, 2).await;
-    let strategy = progressive(json!({"maxConcurrency": 1}));
+    let strategy = progressive(&json!({"maxConcurrency": 1}));
     fixture.create(&strategy, &template_with_rules("one")).await;
     fixture.until_values("one -").await;
     fixture.succeed(&[0]).await;
