@@ -222,10 +222,15 @@ async fn m16_cluster_between_two_decisions_keeps_its_work() {
     let placements = Placements { client: fixture.hub.client(), namespace };
     // The Placement still counts two clusters.
     placements.decide("all-decision-1", [fixture.clusters[0].as_str()]).await;
+    let is_seen = || async {
+        let all = fixture.conditions().await;
+        let verified = all.get("PlacementVerified");
+        let is_seen = verified.is_some_and(|found| found.contains("no work is deleted"));
+        if is_seen { Ok(()) } else { Err(format!("{all:#?}")) }
+    };
+    eventually("the controller to see that", DEADLINE, is_seen).await.unwrap();
     fixture.set_template(&template("two")).await;
     fixture.until_values("two one").await;
-    fixture.until_condition("PlacementVerified", "").await;
-    assert!(fixture.conditions().await["PlacementVerified"].contains("no work is deleted"));
     fixture.select("all", &[0, 1]).await;
     fixture.until_values("two two").await;
 }
