@@ -73,9 +73,21 @@ pub fn single_line(text: &str) -> String {
     escape_untrusted(&text.chars().map(blank).collect::<String>())
 }
 
+/// A name or an index as a token of a JSON pointer (RFC 6901).
+pub fn pointer_token(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tokens_of_pointers_name_their_fields() {
+        let object = serde_json::json!({"a~1/b": 1});
+        let pointer = format!("/{}", pointer_token("a~1/b"));
+        assert_eq!(object.pointer(&pointer), Some(&1.into()));
+    }
 
     #[test]
     fn characters_without_width_and_marks_of_direction_are_escaped() {

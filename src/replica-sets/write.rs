@@ -1,5 +1,6 @@
 //! The writes of a replica set, and what is sent for them.
 
+use gitwork_api::escape::pointer_token;
 use std::collections::BTreeMap;
 
 use gitwork_core::model::name::ClusterName;
@@ -194,7 +195,7 @@ fn annotations(set: &ReplicaSet) -> impl Iterator<Item = (&'static str, String)>
 }
 
 fn pointer(map: &str, key: &str) -> String {
-    format!("/metadata/{map}/{}", key.replace('~', "~0").replace('/', "~1"))
+    format!("/metadata/{map}/{}", pointer_token(key))
 }
 
 /// A time in whole seconds, as the times of conditions are.

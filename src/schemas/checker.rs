@@ -1,5 +1,6 @@
 //! Compares a value with its shape.
 
+use gitwork_api::escape::pointer_token;
 use serde_json::{Map, Number, Value};
 
 use crate::finding::{Correction, Finding, Problem, described, is_unquoted, quote_hint, shown};
@@ -66,7 +67,7 @@ impl<'a> Checker<'a> {
 
     /// Reports a problem of a key of the current mapping.
     pub(crate) fn report_key(&mut self, problem: Problem, key: &str, message: impl Into<String>) {
-        self.add(problem, &format!("/{}", escaped(key)), true, message.into());
+        self.add(problem, &format!("/{}", pointer_token(key)), true, message.into());
     }
 
     fn add(&mut self, problem: Problem, below: &str, is_key: bool, message: String) {
@@ -128,7 +129,7 @@ impl<'a> Checker<'a> {
         let length = self.pointer.len();
         self.pointer.push('/');
         if token.contains(['~', '/']) {
-            self.pointer.push_str(&escaped(token));
+            self.pointer.push_str(&pointer_token(token));
         } else {
             self.pointer.push_str(token);
         }
@@ -538,9 +539,4 @@ fn expected(shape: &Shape) -> &'static str {
         Shape::SchemaOrStrings => "a schema or a list of names",
         Shape::Any => "any value",
     }
-}
-
-/// A token of a JSON pointer.
-pub(crate) fn escaped(token: &str) -> String {
-    token.replace('~', "~0").replace('/', "~1")
 }

@@ -1,9 +1,10 @@
 //! `metadata`: names, labels, annotations, owners, and what only the API server sets.
 
+use gitwork_api::escape::pointer_token;
 use gitwork_api::names::{check_label_value, check_qualified_name};
 use serde_json::{Map, Value};
 
-use crate::checker::{Checker, escaped, is_missing};
+use crate::checker::{Checker, is_missing};
 use crate::finding::{Problem, shown};
 use crate::formats::Format;
 use crate::limits;
@@ -57,7 +58,7 @@ fn check_labels(checker: &mut Checker<'_>, metadata: &Map<String, Value>) {
                     shown(key),
                     shown(value)
                 );
-                let below = format!("/{}", escaped(key));
+                let below = format!("/{}", pointer_token(key));
                 checker.report_at(Problem::InvalidMetadata, &below, message);
             }
         }

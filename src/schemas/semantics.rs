@@ -5,9 +5,10 @@ mod pods;
 mod services;
 mod workloads;
 
+use gitwork_api::escape::pointer_token;
 use serde_json::{Map, Value};
 
-use crate::checker::{Checker, escaped};
+use crate::checker::Checker;
 use crate::fields::{items, text};
 use crate::finding::{Problem, shown};
 use crate::metadata::{self, MetadataRules};
@@ -176,7 +177,7 @@ fn namespace(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
             let near = crate::suggest::did_you_mean(level, LEVELS.iter().copied());
             let all = LEVELS.join(", ");
             let message = format!("`{key}` is {:?}, and must be one of {all}{near}", shown(level));
-            let below = format!("/metadata/labels/{}", escaped(&key));
+            let below = format!("/metadata/labels/{}", pointer_token(&key));
             checker.report_at(Problem::InvalidMetadata, &below, message);
         }
     }
@@ -295,7 +296,7 @@ fn config_map(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
     let (Some(data), Some(binary)) = (map("data"), map("binaryData")) else { return };
     for key in data.keys().filter(|key| binary.contains_key(*key)) {
         let message = format!("the key {:?} is in `data` and in `binaryData`", shown(key));
-        let below = format!("/binaryData/{}", escaped(key));
+        let below = format!("/binaryData/{}", pointer_token(key));
         checker.report_at(Problem::InvalidValue, &below, message);
     }
 }
@@ -333,7 +334,7 @@ fn docker_config(checker: &mut Checker<'_>, fields: &Map<String, Value>, key: &s
     let Some(bytes) = bytes else { return };
     if serde_json::from_slice::<Option<Map<String, Value>>>(&bytes).is_err() {
         let message = format!("the key {key:?} must have a JSON object");
-        let below = format!("/{name}/{}", escaped(key));
+        let below = format!("/{name}/{}", pointer_token(key));
         checker.report_at(Problem::InvalidValue, &below, message);
     }
 }

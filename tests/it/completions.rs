@@ -4,7 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::cli::{clone, code, err, out, write};
+use crate::cli::{clone, code, err, git, out, write};
 
 /// What bash completes at the end of a command line.
 fn completed(folder: &Path, words: &[&str]) -> Vec<String> {
@@ -24,23 +24,14 @@ fn completed(folder: &Path, words: &[&str]) -> Vec<String> {
 
 /// Puts files on the status branch of a clone.
 fn publish(folder: &Path, files: &[(&str, &str)]) {
-    let git = |arguments: &[&str]| {
-        let done = Command::new("git")
-            .args(["-c", "user.name=gitwork", "-c", "user.email=gitwork@example.com"])
-            .args(arguments)
-            .current_dir(folder)
-            .output()
-            .unwrap();
-        assert!(done.status.success(), "{done:?}");
-    };
-    git(&["checkout", "-q", "--orphan", "gitwork-status"]);
-    git(&["rm", "-rqf", "."]);
+    git(folder, &["checkout", "-q", "--orphan", "gitwork-status"]);
+    git(folder, &["rm", "-rqf", "."]);
     for (path, text) in files {
         write(folder, path, text);
     }
-    git(&["add", "."]);
-    git(&["commit", "-q", "-m", "status"]);
-    git(&["checkout", "-q", "main"]);
+    git(folder, &["add", "."]);
+    git(folder, &["commit", "-q", "-m", "status"]);
+    git(folder, &["checkout", "-q", "main"]);
 }
 
 #[test]

@@ -1,11 +1,10 @@
 //! Commands in a clone find the clusters of groups in `facts.json` of the status branch.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-use crate::cli::{code, err, gitwork, out};
+use crate::cli::{code, err, git, gitwork, out};
 use crate::sync::fixture::config_map;
 
 const FACTS: &str = r#"{"managedClusters": {
@@ -30,31 +29,23 @@ impl Clone {
             std::fs::write(path, text).unwrap();
         };
         write("facts.json", facts);
-        clone.git(&origin, &["init", "-q", "-b", "gitwork-status"]);
-        clone.git(&origin, &["add", "."]);
-        clone.git(&origin, &["commit", "-q", "-m", "status"]);
-        clone.git(&origin, &["checkout", "-q", "--orphan", "main"]);
-        clone.git(&origin, &["rm", "-q", "-f", "facts.json"]);
+        git(&origin, &["init", "-q", "-b", "gitwork-status"]);
+        git(&origin, &["add", "."]);
+        git(&origin, &["commit", "-q", "-m", "status"]);
+        git(&origin, &["checkout", "-q", "--orphan", "main"]);
+        git(&origin, &["rm", "-q", "-f", "facts.json"]);
         let selector = "selector: {labelSelector: {matchLabels: {tier: store}}}\n\
                         defaults: {substitute: true}\n";
         write("groups/stores/group.yaml", selector);
         write("groups/stores/web/cm.yaml", &config_map("web", "${cluster.labels['city']}"));
-        clone.git(&origin, &["add", "."]);
-        clone.git(&origin, &["commit", "-q", "-m", "a group"]);
-        clone.git(clone.folder.path(), &["clone", "-q", "origin", "clone"]);
+        git(&origin, &["add", "."]);
+        git(&origin, &["commit", "-q", "-m", "a group"]);
+        git(clone.folder.path(), &["clone", "-q", "origin", "clone"]);
         clone
     }
 
     fn path(&self) -> PathBuf {
         self.folder.path().join("clone")
-    }
-
-    fn git(&self, folder: &Path, arguments: &[&str]) {
-        let mut git = Command::new("git");
-        git.args(["-c", "user.name=Ann", "-c", "user.email=ann@example.com"]).args(arguments);
-        let done = git.current_dir(folder).output();
-        let done = done.unwrap();
-        assert!(done.status.success(), "{arguments:?}: {done:?}");
     }
 
     /// The exit code, standard output and standard error.
@@ -87,7 +78,7 @@ fn facts_of_the_status_branch_tell_the_members_of_groups() {
     let (_, plan, said) = clone.run(&["plan", "--base", "HEAD"]);
     assert!(plan.contains("store-berlin") && plan.contains("store-lisbon"), "{plan}{said}");
     assert!(said.contains(WHERE), "{said}");
-    clone.git(&clone.path(), &["commit", "-q", "-a", "-m", "other"]);
+    git(&clone.path(), &["commit", "-q", "-a", "-m", "other"]);
     let (_, plan, said) = clone.run(&["plan", "--base", "HEAD~1", "--head", "HEAD"]);
     assert!(plan.contains("store-berlin") && plan.contains("store-lisbon"), "{plan}{said}");
 }
@@ -106,7 +97,7 @@ fn other_facts_and_a_broken_status_branch_are_told() {
     assert_eq!(status, 0, "{said}");
     assert!(!said.contains("status"), "the named file counts: {said}");
     // Without the branch, the members are unknown.
-    clone.git(&clone.path(), &["branch", "-q", "-r", "-d", "origin/gitwork-status"]);
+    git(&clone.path(), &["branch", "-q", "-r", "-d", "origin/gitwork-status"]);
     let (status, printed, said) = clone.run(&["validate", "--strict"]);
     assert_eq!(status, 1);
     assert!(format!("{printed}{said}").contains("GW601"), "{printed}{said}");
@@ -139,7 +130,7 @@ fn facts_of_the_remote_tell_the_members_of_groups() {
     assert_eq!((status, said.contains(where_)), (0, true), "{plan}{said}");
 
     // A remote without the branch tells nothing.
-    clone.git(&clone.folder.path().join("origin"), &["branch", "-q", "-D", "gitwork-status"]);
+    git(&clone.folder.path().join("origin"), &["branch", "-q", "-D", "gitwork-status"]);
     let (status, printed, said) = clone.run(&[&["validate", "--strict"], &remote[..]].concat());
     assert_eq!(status, 1);
     assert!(format!("{printed}{said}").contains("GW601"), "{printed}{said}");

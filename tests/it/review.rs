@@ -176,6 +176,19 @@ fn large_comment_stays_within_its_limit() {
     assert!(comment.len() > limits::COMMENT_CHARS_MAX / 2, "the room is used");
     assert!(comment.contains("| | and 2950 more |"));
     assert!(comment.contains("changes are left out: this comment would be too long"));
+    // Links to long paths.
+    let files: Vec<(String, String)> = (0..60)
+        .map(|n| (format!("clusters/a/web/{n}{}.yaml", "é".repeat(110)), "a: 1\na: 2\n".into()))
+        .collect();
+    let pairs: Vec<(&str, &str)> =
+        files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    let head = CommitId::parse(&"cd".repeat(20)).unwrap();
+    let review = Review::new(&render(&tree(&[])), &render(&tree(&pairs)));
+    let review = Review { head: Some(head), ..review };
+    let pages = WebPages::of(None, "https://github.com/acme/fleet").unwrap();
+    let comment = markdown(&review, Some(&pages));
+    assert!(comment.len() <= limits::COMMENT_CHARS_MAX / 2, "{}", comment.len());
+    assert!(comment.contains("GW102") && !comment.contains("<a href"), "{comment}");
     // One work with more than fits.
     let big = |to: usize| {
         let texts: Vec<String> =

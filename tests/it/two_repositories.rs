@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use gitwork_api::work::ManifestWork;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -12,20 +12,10 @@ use kube::{Client, ResourceExt};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::cli::{code, err, gitwork, out, write};
+use crate::cli::{code, err, git, gitwork, out, write};
 use crate::deploy;
 use crate::harness::{self, Cluster, ClusterOptions, ControlPlane, crds};
 use crate::sync::fixture::config_map;
-
-pub fn git(folder: &Path, arguments: &[&str]) {
-    let done = Command::new("git")
-        .args(["-c", "user.name=Ann", "-c", "user.email=ann@example.com"])
-        .args(arguments)
-        .current_dir(folder)
-        .output()
-        .unwrap();
-    assert!(done.status.success(), "{done:?}");
-}
 
 /// A repository without a remote, with one commit. `works`: as `CLUSTER/WORK`.
 fn repository(works: &[&str]) -> TempDir {

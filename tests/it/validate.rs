@@ -1,12 +1,12 @@
 //! `validate` on repositories with many clusters: blocks, bounds, filters, and what changed.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::cli::{clone, code, err, gitwork, out, write};
+use crate::cli::{clone, code, err, git, gitwork, out, write};
 use crate::sync::fixture::config_map;
 
 fn run(folder: &Path, arguments: &[&str]) -> Output {
@@ -15,12 +15,6 @@ fn run(folder: &Path, arguments: &[&str]) -> Output {
 
 fn json_of(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
-}
-
-fn git(folder: &Path, arguments: &[&str]) {
-    let name = ["-c", "user.name=Ann", "-c", "user.email=ann@example.com"];
-    let done = Command::new("git").args(name).args(arguments).current_dir(folder).output();
-    assert!(done.as_ref().unwrap().status.success(), "{done:?}");
 }
 
 /// A ConfigMap with an unquoted number, which the API server refuses.

@@ -1,5 +1,6 @@
 //! Selects clusters by their names, labels and claims, as files of groups do.
 
+use gitwork_api::escape::pointer_token;
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -104,7 +105,7 @@ impl MemberSelector {
         for (key, value) in &label_selector.match_labels {
             let problem = check_qualified_name(key).or_else(|| check_label_value(value));
             if let Some(problem) = problem {
-                let key = key.replace('~', "~0").replace('/', "~1");
+                let key = pointer_token(key);
                 add(
                     format!("{at}/matchLabels/{key}"),
                     format!("has a key or value that {problem}"),

@@ -1,6 +1,7 @@
 //! Checks a configuration file against the JSON Schema generated from its Rust type, and finds
 //! every problem at once, each with a pointer to its place.
 
+use gitwork_api::escape::pointer_token;
 use serde_json::{Map, Value};
 
 use super::schema_bounds::broken_bounds;
@@ -116,7 +117,7 @@ impl Check<'_> {
     fn below(&mut self, part: &str, inner: impl FnOnce(&mut Self)) {
         let length = self.at.len();
         self.at.push('/');
-        self.at.push_str(&part.replace('~', "~0").replace('/', "~1"));
+        self.at.push_str(&pointer_token(part));
         inner(self);
         self.at.truncate(length);
     }

@@ -1,6 +1,7 @@
 //! One state of a repository: trees and blobs by id, whatever they were read from.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use super::digest::Digest;
@@ -101,21 +102,12 @@ pub trait Objects {
     }
 }
 
-impl<T: Objects + ?Sized> Objects for &T {
-    fn tree(&self, id: ObjectId) -> Result<Arc<Tree>, ObjectError> {
-        (**self).tree(id)
-    }
-
-    fn blob(&self, id: ObjectId, limit: usize) -> Result<Arc<[u8]>, ObjectError> {
-        (**self).blob(id, limit)
-    }
-
-    fn for_thread(&self) -> Option<Box<dyn Objects + Send + '_>> {
-        (**self).for_thread()
-    }
-}
-
-impl<T: Objects + ?Sized> Objects for Box<T> {
+/// Of a reference or a box.
+impl<P> Objects for P
+where
+    P: Deref,
+    P::Target: Objects,
+{
     fn tree(&self, id: ObjectId) -> Result<Arc<Tree>, ObjectError> {
         (**self).tree(id)
     }

@@ -45,7 +45,7 @@ impl CandidateChange {
 }
 
 /// A change and its reason.
-pub(super) type Decision = (Option<Effect>, Reason);
+type Decision = (Option<Effect>, Reason);
 
 /// The works of this source that the hub has and Git does not, and whose history in Git the plan
 /// needs, each with its folder: the one that the hub names, or else the default one for the name.

@@ -117,8 +117,16 @@ fn stays(head: &Desired, key: &WorkKey, folder: &RepoPath) -> bool {
 
 /// `edge-1, edge-2 and 3 more`.
 pub(crate) fn some_names<'a>(names: impl ExactSizeIterator<Item = &'a ClusterName>) -> String {
-    let more = names.len().saturating_sub(NAMES_MAX);
-    let first: Vec<&str> = names.take(NAMES_MAX).map(ClusterName::as_str).collect();
+    first_names(names, NAMES_MAX)
+}
+
+/// As [`some_names`], with at most so many names.
+pub(crate) fn first_names<'a>(
+    names: impl ExactSizeIterator<Item = &'a ClusterName>,
+    most: usize,
+) -> String {
+    let more = names.len().saturating_sub(most);
+    let first: Vec<&str> = names.take(most).map(ClusterName::as_str).collect();
     match more {
         0 => first.join(", "),
         more => format!("{} and {more} more", first.join(", ")),

@@ -15,6 +15,7 @@ use crate::plan::conflicting_manager::ConflictingManager;
 use crate::plan::directives::Suspension;
 use crate::plan::drift_backoff::Contention;
 use crate::plan::guard::Guard;
+use crate::plan::member_changes::first_names;
 use crate::plan::moves::{MoveProgress, ObjectMove};
 use crate::plan::name_holder::NameHolder;
 use crate::plan::rollouts::RolloutWait;
@@ -520,12 +521,7 @@ fn write_given_set(f: &mut fmt::Formatter<'_>, waiting: &[ClusterName]) -> fmt::
     if waiting.is_empty() {
         return f.write_str(", which own them now");
     }
-    let names: Vec<&str> = waiting.iter().take(SHOWN).map(ClusterName::as_str).collect();
-    write!(f, ", and these do not own them yet on {}", names.join(", "))?;
-    match waiting.len().saturating_sub(SHOWN) {
-        0 => Ok(()),
-        more => write!(f, " and {more} more"),
-    }
+    write!(f, ", and these do not own them yet on {}", first_names(waiting.iter(), SHOWN))
 }
 
 /// The first moves; the others are counted.

@@ -1,5 +1,6 @@
 //! Files that look like a template of Helm which nobody has rendered.
 
+use gitwork_api::escape::pointer_token;
 use serde_json::Value;
 
 use crate::model::diagnostic::Diagnostic;
@@ -38,7 +39,7 @@ pub fn quoted_template(object: &Value, kind: &str) -> Option<String> {
 }
 
 fn below(name: &str, value: &Value) -> Option<String> {
-    Some(format!("/{}{}", escaped(name), first_template(value)?))
+    Some(format!("/{}{}", pointer_token(name), first_template(value)?))
 }
 
 fn first_template(value: &Value) -> Option<String> {
@@ -51,11 +52,6 @@ fn first_template(value: &Value) -> Option<String> {
         Value::Object(fields) => fields.iter().find_map(|(name, item)| below(name, item)),
         Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
-}
-
-/// RFC 6901.
-fn escaped(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
 }
 
 /// Whether a text of one line has an action that only Helm knows. Other programs use the same

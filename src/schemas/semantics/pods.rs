@@ -1,5 +1,6 @@
 //! Pods and containers.
 
+use gitwork_api::escape::pointer_token;
 use std::collections::HashSet;
 
 use serde_json::{Map, Value};
@@ -110,7 +111,7 @@ pub(super) fn resources(checker: &mut Checker<'_>, fields: &Map<String, Value>) 
     let limits = map("limits");
     for (resource, request) in requests {
         let limit = limits.and_then(|limits| limits.get(resource));
-        let at = format!("/requests/{}", crate::checker::escaped(resource));
+        let at = format!("/requests/{}", pointer_token(resource));
         let resource = shown(resource);
         let is_extended = resource.contains('/') && !resource.contains("kubernetes.io/");
         if let (Some(request), Some(limit)) = (number(request), limit.and_then(number)) {

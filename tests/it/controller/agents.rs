@@ -3,14 +3,8 @@
 use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
 
-use super::fixture::{Controller, Fixture, new_hub, template, until_value};
+use super::fixture::{Controller, Fixture, managed, new_hub, template, until_value};
 use crate::agent::fixture::Fixture as AgentFixture;
-use crate::harness::{Cluster, ClusterOptions, ControlPlane, crds};
-
-async fn managed(name: &str) -> Cluster {
-    let options = ClusterOptions { crds: crds::managed(), ..ClusterOptions::default() };
-    ControlPlane::shared().await.start(name, options).await
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn set_reaches_the_clusters_of_two_agents_and_leaves_nothing_behind() {
@@ -19,13 +13,7 @@ async fn set_reaches_the_clusters_of_two_agents_and_leaves_nothing_behind() {
     let first = AgentFixture::between(&hub, &clusters[0], |_| {}).await;
     let second = AgentFixture::between(&hub, &clusters[1], |_| {}).await;
     let _controller = Controller::start(&kubeconfig, &[]);
-    let fixture = Fixture {
-        hub: &hub,
-        namespace: hub.namespace("sets").await,
-        clusters: vec![first.cluster_name.clone(), second.cluster_name.clone()],
-        name: "web".to_owned(),
-    };
-    fixture.select("all", &[0, 1]).await;
+    let fixture = Fixture::of_agents(&hub, &[&first, &second]).await;
     // Without condition rules: what the agents report by themselves is enough.
     let strategy = json!({"type": "Progressive", "progressive": {"maxConcurrency": 1}});
     fixture.create(&strategy, &template("one")).await;

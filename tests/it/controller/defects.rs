@@ -1,6 +1,5 @@
 //! Defects of OCM's controller that this one does not have, on a real API server, with their names
-//! in docs/controller.md. M13 and M15 are in `poison_set_and_odd_names_stop_nobody`; M7 needs no
-//! hub, and is a test of the rollout alone.
+//! in docs/controller.md. M13 and M15 are in `poison_set_and_odd_names_stop_nobody`.
 
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -157,6 +156,23 @@ async fn m6_rollout_goes_on_without_condition_rules_and_counts_what_cannot_be_ap
     fixture.until_values("one one one").await;
     let failed = "False Progressing: 1 of 3 clusters have succeeded; 1 cluster of all has failed";
     fixture.until_condition("PlacementRolledOut", failed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn m7_slow_cluster_after_a_mandatory_group_holds_only_its_place() {
+    let fixture = Fixture::new(&shared().await.0, 4).await;
+    grouped(&fixture, "grouped", &[&[0], &[1, 2, 3]]).await;
+    let fields = json!({"maxConcurrency": 2, "mandatoryDecisionGroups": [{"groupName": "g0"}]});
+    let reference = json!({"name": "grouped", "rolloutStrategy": progressive(&fields)});
+    let spec = json!({"placementRefs": [reference],
+        "manifestWorkTemplate": template_with_rules("one")});
+    fixture.create_spec(spec).await;
+    fixture.until_values("one - - -").await;
+    fixture.succeed(&[0]).await;
+    fixture.until_values("one one one -").await;
+    // The first of both is slow.
+    fixture.succeed(&[2]).await;
+    fixture.until_values("one one one one").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

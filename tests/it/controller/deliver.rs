@@ -10,17 +10,12 @@ use tempfile::TempDir;
 
 use gitwork_core::model::name::CommitId;
 
-use super::fixture::{Controller, DEADLINE, Fixture, OWNER, new_hub};
+use super::fixture::{Controller, DEADLINE, Fixture, OWNER, managed, new_hub};
 use crate::agent::fixture::Fixture as AgentFixture;
 use crate::deploy::read;
 use crate::git_server::{GitServer, Repo};
-use crate::harness::{Cluster, ClusterOptions, ControlPlane, apply, apply_all, crds, eventually};
+use crate::harness::{Cluster, apply, apply_all, eventually};
 use crate::hub_program::HubProgram;
-
-async fn managed(name: &str) -> Cluster {
-    let options = ClusterOptions { crds: crds::managed(), ..ClusterOptions::default() };
-    ControlPlane::shared().await.start(name, options).await
-}
 
 fn deployment(image: &str) -> String {
     json!({
@@ -130,18 +125,12 @@ async fn group_is_switched_to_a_set_and_back_and_its_objects_stay() {
     let first = AgentFixture::between(&hub, &clusters[0], |_| {}).await;
     let second = AgentFixture::between(&hub, &clusters[1], |_| {}).await;
     let _controller = Controller::start(&kubeconfig, &[]);
-    let fixture = Fixture {
-        hub: &hub,
-        namespace: hub.namespace("sets").await,
-        clusters: vec![first.cluster_name.clone(), second.cluster_name.clone()],
-        name: "web".to_owned(),
-    };
+    let fixture = Fixture::of_agents(&hub, &[&first, &second]).await;
     let known = fixture.clusters.iter().map(|name| {
         json!({"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
             "metadata": {"name": name}, "spec": {"hubAcceptsClient": true}})
     });
     apply_all(hub.client(), &known.collect::<Vec<Value>>()).await.unwrap();
-    fixture.select("all", &[0, 1]).await;
     let foreign = foreign_set(&fixture).await;
 
     let source = Source::new(&hub, "fleet", &fixture.namespace).await;
@@ -185,13 +174,7 @@ async fn two_sources_with_one_set_name_leave_the_set_to_the_first() {
     let clusters = [managed("shared").await];
     let agent = AgentFixture::between(&hub, &clusters[0], |_| {}).await;
     let _controller = Controller::start(&kubeconfig, &[]);
-    let fixture = Fixture {
-        hub: &hub,
-        namespace: hub.namespace("shared-sets").await,
-        clusters: vec![agent.cluster_name.clone()],
-        name: "web".to_owned(),
-    };
-    fixture.select("all", &[0]).await;
+    let fixture = Fixture::of_agents(&hub, &[&agent]).await;
     let first = Source::new(&hub, "first", &fixture.namespace).await;
     let second = Source::new(&hub, "second", &fixture.namespace).await;
     let keep = "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: default, name: keep}\n";

@@ -10,6 +10,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
+use crate::agent::fixture::Fixture as AgentFixture;
 use crate::deploy::read;
 use crate::harness::placements::Placements;
 use crate::harness::{Cluster, ClusterOptions, ControlPlane, apply, crds, eventually};
@@ -60,6 +61,12 @@ pub async fn shared() -> &'static (Cluster, Controller) {
         .await
 }
 
+/// A managed cluster.
+pub async fn managed(name: &str) -> Cluster {
+    let options = ClusterOptions { crds: crds::managed(), ..ClusterOptions::default() };
+    ControlPlane::shared().await.start(name, options).await
+}
+
 /// The set `web` of one test, its namespace and its clusters.
 pub struct Fixture<'a> {
     pub hub: &'a Cluster,
@@ -97,6 +104,15 @@ impl<'a> Fixture<'a> {
         let fixture = Self { hub, namespace, clusters, name: "web".to_owned() };
         let all: Vec<usize> = (0..count).collect();
         fixture.select("all", &all).await;
+        fixture
+    }
+
+    /// With the clusters of agents, and a Placement `all` that selects them.
+    pub async fn of_agents(hub: &'a Cluster, agents: &[&AgentFixture<'_>]) -> Self {
+        let clusters: Vec<String> = agents.iter().map(|one| one.cluster_name.clone()).collect();
+        let namespace = hub.namespace("sets").await;
+        let fixture = Self { hub, namespace, clusters, name: "web".to_owned() };
+        fixture.select("all", &(0..agents.len()).collect::<Vec<_>>()).await;
         fixture
     }
 

@@ -13,10 +13,10 @@ use tempfile::TempDir;
 use super::objects::{Object, ObjectNames};
 use super::watch::Watch;
 use crate::agent::fixture::Fixture;
-use crate::cli::{code, err, out, write};
+use crate::cli::{code, err, git, out, write};
 use crate::harness::{Cluster, ClusterOptions, ControlPlane, crds, eventually};
 use crate::ocm_agent::world::is_applied;
-use crate::two_repositories::{git, run};
+use crate::two_repositories::run;
 
 const DEADLINE: Duration = Duration::from_secs(300);
 const MOVING: [Object; 2] = [Object::Volume, Object::ConfigMap];

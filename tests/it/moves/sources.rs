@@ -9,9 +9,9 @@ use tempfile::TempDir;
 use super::objects::{Object, ObjectNames};
 use super::watch::Watch;
 use crate::agent::fixture::Fixture;
-use crate::cli::{code, err, out, write};
+use crate::cli::{code, err, git, out, write};
 use crate::harness::{Cluster, ClusterOptions, ControlPlane, crds};
-use crate::two_repositories::{git, run};
+use crate::two_repositories::run;
 
 const OBJECTS: [Object; 2] = [Object::Volume, Object::ConfigMap];
 

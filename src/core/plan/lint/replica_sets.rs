@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Write;
 use crate::model::defaults::TEMPLATE;
-use crate::model::name::ClusterName;
+use crate::model::name::{ClusterName, WorkKey};
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::{DesiredWork, WorkBody};
 use crate::plan::effect::Effect;
@@ -71,8 +71,8 @@ impl Write<'_> {
     fn is_wanted_on(&self, cluster: &ClusterName, digest: ObjectDigest) -> bool {
         let desired = self.inputs.desired;
         let has = |work: &DesiredWork| work.object(digest).is_some();
-        let own = || desired.works.values().any(|one| one.key.cluster == *cluster && has(one));
-        self.is_delivered_to(cluster, digest) || own()
+        let mut own = WorkKey::entries_of(&desired.works, cluster);
+        self.is_delivered_to(cluster, digest) || own.any(|(_, work)| has(work))
     }
 
     /// Whether Git has the object in a set for the cluster.
@@ -82,22 +82,21 @@ impl Write<'_> {
     }
 
     fn is_kept_on(&self, cluster: &ClusterName, digest: ObjectDigest) -> bool {
-        let all = self.inputs.observed.works.values();
-        let mut own = all.filter(|work| {
-            work.key.cluster == *cluster && work.is_ours(&self.inputs.desired.source)
-        });
-        own.any(|work| owns(work, digest)) || self.is_owned_by_set(cluster, digest)
+        let source = &self.inputs.desired.source;
+        let mut all = WorkKey::entries_of(&self.inputs.observed.works, cluster);
+        all.any(|(_, work)| work.is_ours(source) && owns(work, digest))
+            || self.is_owned_by_set(cluster, digest)
     }
 
     /// Whether the work of a set that Git has owns the object on the cluster.
     pub(super) fn is_owned_by_set(&self, cluster: &ClusterName, digest: ObjectDigest) -> bool {
         let desired = self.inputs.desired;
-        let mut works = self.inputs.observed.delivered.iter().filter(|(at, one)| {
-            at.cluster == *cluster
-                && one.set != self.step.key
+        let mut works = WorkKey::entries_of(&self.inputs.observed.delivered, cluster);
+        works.any(|(_, one)| {
+            one.set != self.step.key
                 && desired.works.contains_key(&one.set)
-        });
-        works.any(|(_, one)| owns(&one.work, digest))
+                && owns(&one.work, digest)
+        })
     }
 }
 

@@ -69,6 +69,22 @@ impl World {
         Self::new(&[("groups/g/group.yaml", deliver), ("groups/g/web/x.yaml", &map("one", "1"))])
     }
 
+    /// Git has moved an object from a work of the cluster a to the set.
+    fn with_move_to_set() -> Self {
+        let mut world = Self::group(SET);
+        world.put("clusters/a/own/two.yaml", &map("two", "1"));
+        world.put("clusters/a/own/three.yaml", &map("three", "1"));
+        world.settle();
+        let text = world.files.remove("clusters/a/own/two.yaml").unwrap();
+        world.files.insert("groups/g/web/two.yaml".into(), text);
+        world
+    }
+
+    fn manifests_of(&self, work: &str) -> usize {
+        let manifests = &self.hub[&key(work)]["spec"]["workload"]["manifests"];
+        manifests.as_array().map_or(0, Vec::len)
+    }
+
     fn put(&mut self, path: &str, text: &str) {
         self.files.insert(path.to_owned(), TestFile::Text(text.into()));
     }
@@ -436,37 +452,25 @@ fn renamed_set_keeps_its_objects() {
 
 #[test]
 fn object_that_moves_from_a_work_to_a_set_stays() {
-    let mut world = World::group(SET);
-    world.put("clusters/a/own/two.yaml", &map("two", "1"));
-    world.put("clusters/a/own/three.yaml", &map("three", "1"));
-    world.settle();
-    let text = world.files.remove("clusters/a/own/two.yaml").unwrap();
-    world.files.insert("groups/g/web/two.yaml".into(), text);
+    let mut world = World::with_move_to_set();
     assert_eq!(world.pass(), ["update a/own", "update mwrs.fleet/web"]);
     assert_eq!(world.pass(), [""; 0]);
     world.settle();
     assert_eq!(world.lost, [""; 0]);
-    let own = &world.hub[&key("a/own")]["spec"]["workload"]["manifests"];
-    assert_eq!(own.as_array().map(Vec::len), Some(1));
+    assert_eq!(world.manifests_of("a/own"), 1);
 }
 
 /// The Placement may select the cluster: it is unknown whether the set gets the object there.
 #[test]
 fn object_that_may_move_to_a_set_stays_until_the_members_are_known() {
-    let mut world = World::group(SET);
-    world.put("clusters/a/own/two.yaml", &map("two", "1"));
-    world.put("clusters/a/own/three.yaml", &map("three", "1"));
-    world.settle();
-    let text = world.files.remove("clusters/a/own/two.yaml").unwrap();
-    world.files.insert("groups/g/web/two.yaml".into(), text);
+    let mut world = World::with_move_to_set();
     world.has_facts = false;
     world.settle();
     assert_eq!(world.lost, [""; 0]);
     world.has_facts = true;
     world.settle();
     assert_eq!(world.lost, [""; 0]);
-    let own = &world.hub[&key("a/own")]["spec"]["workload"]["manifests"];
-    assert_eq!(own.as_array().map(Vec::len), Some(1));
+    assert_eq!(world.manifests_of("a/own"), 1);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Finds the folder, file and line of a work and its objects, and the location that sets each
 //! setting. Reads the files of one work again, because rendering does not keep locations.
 
+use gitwork_api::escape::pointer_token;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
@@ -377,15 +378,10 @@ fn work_settings(levels: &[Level<'_>]) -> Vec<Setting> {
         names.sort();
         names.dedup();
         settings.extend(names.into_iter().filter_map(|name| {
-            setting(&format!("{map}.{name}"), &format!("/{map}/{}", escaped(name)), levels)
+            setting(&format!("{map}.{name}"), &format!("/{map}/{}", pointer_token(name)), levels)
         }));
     }
     settings
-}
-
-/// Escapes a token of a JSON pointer.
-fn escaped(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
 }
 
 /// The highest level that sets it takes precedence.
@@ -526,7 +522,7 @@ impl Inheritance {
         };
         let files = files.into_iter().filter_map(|(file, pointer)| Some((file?, pointer)));
         let places = files.filter_map(|((document, file), pointer)| {
-            place(document, file, format!("{pointer}/{}", escaped(name)))
+            place(document, file, format!("{pointer}/{}", pointer_token(name)))
         });
         places.collect()
     }

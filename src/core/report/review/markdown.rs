@@ -19,35 +19,15 @@ const REMARK_CHARS: usize = 200;
 
 /// The review as a pull-request comment in GitHub's Markdown: counts, a table, and folded details.
 /// At most `limits::COMMENT_CHARS_MAX` bytes. The rest is counted. With the `pages` of the
-/// repository, works and problems are links to them, unless the head is a working directory.
+/// repository, works and problems are links to them, unless the head is a working directory or the
+/// links would take the room of the changes.
 pub fn markdown(review: &Review, pages: Option<&WebPages>) -> String {
-    let links = Links { pages, base: review.base, head: review.head };
-    let mut out = String::from("### gitwork plan\n\n");
-    out.push_str(&format!("**{}**\n\n", totals(review)));
-    if review.base.is_some() || review.head.is_some() {
-        out.push_str(&format!("{} → {}\n\n", revision(review.base), revision(review.head)));
-    }
-    for change in &review.member_changes {
-        out.push_str(&format!("- {change}\n"));
-    }
-    for remark in remarks(review) {
-        out.push_str(&format!("> ⚠️ {remark}\n"));
-    }
-    if let Some(remark) = recreated(review) {
-        out.push_str(&format!("> ⚠️ {}\n", code(&remark)));
-    }
-    for line in guarded(review) {
-        out.push_str(&format!("> ⏸️ {}\n", code(&line)));
-    }
     let groups = groups(review);
-    if !groups.is_empty() {
-        out.push_str("\n| | work | clusters | change | size |\n|---|---|---|---|---|\n");
-        groups.iter().take(ROWS_MAX).for_each(|group| out.push_str(&row(group, &links)));
-        if let Some(more) = groups.len().checked_sub(ROWS_MAX).filter(|more| *more > 0) {
-            out.push_str(&format!("| | and {more} more | | | |\n"));
-        }
+    let with = |pages| Links { pages, base: review.base, head: review.head };
+    let mut out = overview(review, &groups, &with(pages));
+    if out.len() > limits::COMMENT_CHARS_MAX / 2 {
+        out = overview(review, &groups, &with(None));
     }
-    problems(&mut out, review, &links);
     let mut left_out = 0;
     for group in &groups {
         let section = section(group);
@@ -67,6 +47,36 @@ pub fn markdown(review: &Review, pages: Option<&WebPages>) -> String {
              `gitwork plan` shows them.\n"
         ));
     }
+    out
+}
+
+/// The counts, the table and the problems.
+fn overview(review: &Review, groups: &[Group<'_>], links: &Links<'_>) -> String {
+    let mut out = String::from("### gitwork plan\n\n");
+    out.push_str(&format!("**{}**\n\n", totals(review)));
+    if review.base.is_some() || review.head.is_some() {
+        out.push_str(&format!("{} → {}\n\n", revision(review.base), revision(review.head)));
+    }
+    for change in &review.member_changes {
+        out.push_str(&format!("- {change}\n"));
+    }
+    for remark in remarks(review) {
+        out.push_str(&format!("> ⚠️ {remark}\n"));
+    }
+    if let Some(remark) = recreated(review) {
+        out.push_str(&format!("> ⚠️ {}\n", code(&remark)));
+    }
+    for line in guarded(review) {
+        out.push_str(&format!("> ⏸️ {}\n", code(&line)));
+    }
+    if !groups.is_empty() {
+        out.push_str("\n| | work | clusters | change | size |\n|---|---|---|---|---|\n");
+        groups.iter().take(ROWS_MAX).for_each(|group| out.push_str(&row(group, links)));
+        if let Some(more) = groups.len().checked_sub(ROWS_MAX).filter(|more| *more > 0) {
+            out.push_str(&format!("| | and {more} more | | | |\n"));
+        }
+    }
+    problems(&mut out, review, links);
     out
 }
 
