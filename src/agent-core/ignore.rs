@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use gitwork_api::escape::pointer_name;
 use gitwork_api::work::{IgnoreField, IgnoreFieldsCondition};
 use md5::{Digest, Md5};
 use serde_json::Value;
@@ -105,10 +106,10 @@ fn remove_pointer(value: &mut Value, pointer: &str) -> Result<(), IgnoreError> {
     if !parent.is_empty() && !parent.starts_with('/') {
         return Err(error(PointerProblem::NoLeadingSlash));
     }
-    let key = last.replace("~1", "/").replace("~0", "~");
+    let key = pointer_name(last);
     match value.pointer_mut(parent) {
         Some(Value::Object(fields)) => {
-            fields.remove(&key);
+            fields.remove(&*key);
             Ok(())
         }
         Some(Value::Array(items)) => match key.parse::<usize>() {

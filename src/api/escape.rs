@@ -1,5 +1,7 @@
 //! Escapes of untrusted text: from a repository, a hub, a cluster, a forge or a client.
 
+use std::borrow::Cow;
+
 /// Whether a character may change what a terminal shows around it, or shows nothing: control
 /// characters, the line and paragraph separators, bidirectional controls, and characters without
 /// width.
@@ -78,6 +80,14 @@ pub fn pointer_token(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
+/// The name or index that a token of a JSON pointer stands for.
+pub fn pointer_name(token: &str) -> Cow<'_, str> {
+    if token.contains('~') {
+        return token.replace("~1", "/").replace("~0", "~").into();
+    }
+    token.into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,8 +95,10 @@ mod tests {
     #[test]
     fn tokens_of_pointers_name_their_fields() {
         let object = serde_json::json!({"a~1/b": 1});
-        let pointer = format!("/{}", pointer_token("a~1/b"));
-        assert_eq!(object.pointer(&pointer), Some(&1.into()));
+        let token = pointer_token("a~1/b");
+        assert_eq!(object.pointer(&format!("/{token}")), Some(&1.into()));
+        assert_eq!(pointer_name(&token), "a~1/b");
+        assert_eq!(pointer_name("a"), "a");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gitwork_api::escape::pointer_name;
 use gitwork_core::model::facts::{
     ClusterFacts, DecisionGroupFacts, Facts, PlacementFacts, PlacementKey,
 };
@@ -220,11 +221,11 @@ impl TestHub {
         for operation in patch.as_array().unwrap() {
             let path = operation["path"].as_str().unwrap();
             let (parent, key) = path.rsplit_once('/').unwrap();
-            let key = key.replace("~1", "/").replace("~0", "~");
+            let key = pointer_name(key);
             let parent = object.pointer_mut(parent).and_then(Value::as_object_mut).unwrap();
             match operation["op"].as_str().unwrap() {
-                "remove" => drop(parent.remove(&key).unwrap()),
-                _ => drop(parent.insert(key, operation["value"].clone())),
+                "remove" => drop(parent.remove(&*key).unwrap()),
+                _ => drop(parent.insert(key.into_owned(), operation["value"].clone())),
             }
         }
         if is_content {

@@ -1,6 +1,6 @@
 //! Compares a value with its shape.
 
-use gitwork_api::escape::pointer_token;
+use gitwork_api::escape::{pointer_name, pointer_token};
 use serde_json::{Map, Number, Value};
 
 use crate::finding::{Correction, Finding, Problem, described, is_unquoted, quote_hint, shown};
@@ -143,7 +143,7 @@ impl<'a> Checker<'a> {
     fn name(&self) -> String {
         let tokens = self.pointer.rsplit('/').filter(|one| one.parse::<usize>().is_err());
         let name = tokens.into_iter().next().unwrap_or_default();
-        shown(&name.replace("~1", "/").replace("~0", "~"))
+        shown(&pointer_name(name))
     }
 
     /// A value as messages show it.

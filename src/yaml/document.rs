@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gitwork_api::escape::pointer_name;
 use serde_json::Value;
 
 use crate::span::Span;
@@ -78,12 +79,7 @@ impl Document {
     fn nearest(&self, pointer: &str) -> (Option<Span>, &NodeSpans) {
         let mut at = (None, &self.spans);
         for token in pointer.split('/').skip(1) {
-            let found = if token.contains('~') {
-                at.1.children.get(&token.replace("~1", "/").replace("~0", "~"))
-            } else {
-                at.1.children.get(token)
-            };
-            match found {
+            match at.1.children.get(&pointer_name(token)) {
                 Some(next) => at = next,
                 None => break,
             }

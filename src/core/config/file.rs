@@ -1,6 +1,7 @@
 //! Reads one configuration file: YAML, then the schema, then the rules of OCM's fields; every
 //! problem with its line and column.
 
+use gitwork_api::escape::pointer_name;
 use gitwork_api::names::check_label;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -125,7 +126,7 @@ pub fn diagnostic(
 pub fn dotted(pointer: &str) -> String {
     let mut out = String::new();
     for part in pointer.split('/').skip(1) {
-        let part = part.replace("~1", "/").replace("~0", "~");
+        let part = pointer_name(part);
         if part.bytes().all(|b| b.is_ascii_digit()) && !part.is_empty() && !out.is_empty() {
             out.push_str(&format!("[{part}]"));
         } else {

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gitwork_api::escape::pointer_token;
 use serde_json::{Map, Value, json};
 
 use crate::model::defaults::TEMPLATE;
@@ -132,7 +133,7 @@ impl Keys<'_> {
 
     /// The key's JSON Pointer (RFC 6901).
     fn path(&self, key: &str) -> String {
-        format!("{}/{}", self.pointer, key.replace('~', "~0").replace('/', "~1"))
+        format!("{}/{}", self.pointer, pointer_token(key))
     }
 }
 

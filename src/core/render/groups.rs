@@ -6,7 +6,7 @@ mod membership;
 
 pub use inputs::{
     GroupConfig, GroupConfigs, GroupDefaults, GroupInputs, GroupOverride, GroupWaves, PlacedWaves,
-    defaults_digest,
+    defaults_digest, fields_digest,
 };
 pub use matcher::Certainty;
 pub use membership::{ClusterLabels, Membership, Memberships};

@@ -10,6 +10,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use gitwork_api::escape::pointer_token;
 use serde_json::{Map, Value};
 
 use crate::config::schema::{SchemaProblem, SchemaProblems};
@@ -144,7 +145,7 @@ impl<'a> Substitution<'a> {
                 for ((name, field), place) in fields.iter_mut().zip(places) {
                     let length = at.len();
                     at.push('/');
-                    at.push_str(&name.replace('~', "~0").replace('/', "~1"));
+                    at.push_str(&pointer_token(name));
                     self.walk(field, place, at, problems);
                     at.truncate(length);
                 }

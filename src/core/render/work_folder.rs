@@ -111,6 +111,8 @@ pub struct RenderedSizes {
     pub named: usize,
     /// `Rendered::diagnostics`.
     pub diagnostics: usize,
+    /// `Rendered::variables`.
+    pub variables: usize,
 }
 
 /// Renders a work folder. An error is one of the object database only; all else is a diagnostic.

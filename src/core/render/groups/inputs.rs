@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use gitwork_api::escape::pointer_token;
 use serde_json::{Value, json};
 
 use super::matcher::{Certainty, ClusterMatcher};
@@ -376,11 +377,15 @@ impl GroupInputs {
 /// Identifies what works follow from in a group.yaml. Members and `rollout` are no part of it: a
 /// change of them alone begins no rollout.
 fn content_digest(config: Option<&Config<GroupFile>>) -> Digest {
-    let mut file = config.map(|config| config.document.value.clone()).unwrap_or_default();
-    if let Some(fields) = file.as_object_mut() {
-        fields.retain(|field, _| matches!(field.as_str(), "values" | "overrides" | "defaults"));
-    }
-    Digest::of_json(&file)
+    let file = config.map_or(&Value::Null, |config| &config.document.value);
+    fields_digest(file, &["values", "overrides", "defaults"])
+}
+
+/// The digest of some fields of a configuration file. The others may be large: they are not copied.
+pub fn fields_digest(file: &Value, fields: &[&str]) -> Digest {
+    let Some(all) = file.as_object() else { return Digest::of_json(file) };
+    let of = |name: &&str| all.get(*name).map(|value| ((*name).to_owned(), value.clone()));
+    Digest::of_json(&fields.iter().filter_map(of).collect())
 }
 
 /// Identifies what works of the group follow from, besides facts and cluster.yaml.
@@ -412,7 +417,7 @@ fn problems(config: &Config<GroupFile>, scope: &Scope) -> Vec<Diagnostic> {
     for (place, values) in all {
         let field = file::dotted(&format!("/{place}values"));
         for (name, problem) in bad_names(values) {
-            let name_in_pointer = name.replace('~', "~0").replace('/', "~1");
+            let name_in_pointer = pointer_token(name);
             let pointer = format!("/{place}values/{name_in_pointer}");
             let name = truncate_chars(name, limits::MESSAGE_TEXT_CHARS_MAX);
             found.push(of(&pointer, format!("{name:?} {problem}")).with_field(field.clone()));

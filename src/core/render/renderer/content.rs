@@ -34,6 +34,7 @@ pub(super) struct SharedContent {
     specs: HashSet<Arc<[CanonicalJson]>>,
     named: HashSet<Arc<[NamedObject]>>,
     placed: HashSet<Arc<[(Identity, Origin)]>>,
+    variables: HashSet<Arc<[Variable]>>,
     /// What cluster.yaml says, by its blob.
     pub(super) configs: HashMap<ObjectId, Arc<ClusterConfig>>,
     /// The last rendered folders of each content.
@@ -95,6 +96,7 @@ impl SharedContent {
     pub(super) fn share(&mut self, rendered: &mut Rendered) {
         rendered.sizes = sizes(rendered);
         share(&mut self.placed, &mut rendered.objects);
+        share(&mut self.variables, &mut rendered.variables);
         share(&mut self.named, &mut rendered.frozen.objects);
         let Some(work) = &mut rendered.work else { return };
         share(&mut self.named, &mut work.objects);
@@ -145,6 +147,7 @@ impl SharedContent {
         self.texts.retain(CanonicalJson::is_shared);
         self.named.retain(|one| Arc::strong_count(one) > 1);
         self.placed.retain(|one| Arc::strong_count(one) > 1);
+        self.variables.retain(|one| Arc::strong_count(one) > 1);
         self.configs.retain(|_, one| Arc::strong_count(one) > 1);
     }
 }
@@ -234,6 +237,7 @@ impl ContentBudget {
         self.spend_content(address(&rendered.objects), sizes.objects)?;
         self.spend_content(address(named(rendered)), sizes.named)?;
         self.spend_content(address(&rendered.diagnostics), sizes.diagnostics)?;
+        self.spend_content(address(&rendered.variables), sizes.variables)?;
         let Some(work) = &rendered.work else { return Ok(()) };
         let parts = work.body.spec.parts();
         if self.counted.insert(address(parts)) {
@@ -276,6 +280,7 @@ fn sizes(rendered: &Rendered) -> RenderedSizes {
         objects: rendered.objects.iter().map(object).sum(),
         named: named(rendered).iter().map(named_bytes).sum(),
         diagnostics: rendered.diagnostics.iter().map(diagnostic_bytes).sum(),
+        variables: rendered.variables.iter().map(variable_bytes).sum(),
     }
 }
 
@@ -298,6 +303,14 @@ fn identity_bytes(identity: &Identity) -> usize {
     let Identity { group, resource, namespace, name } = identity;
     let texts = [group, resource, namespace, name].into_iter();
     size_of::<Identity>() + texts.map(|text| text.len() + ALLOCATION / 2).sum::<usize>()
+}
+
+fn variable_bytes(variable: &Variable) -> usize {
+    let name = match variable {
+        Variable::Value(name) | Variable::Label(name) | Variable::Claim(name) => name.len(),
+        Variable::ClusterName => 0,
+    };
+    size_of::<Variable>() + name + ALLOCATION
 }
 
 fn work_bytes(work: &DesiredWork) -> usize {

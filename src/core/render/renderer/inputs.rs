@@ -14,7 +14,7 @@ use crate::model::digest::Digest;
 use crate::model::name::{ObjectId, RepoPath};
 use crate::model::snapshot::{ObjectError, Objects};
 use crate::render::config_file::read_config;
-use crate::render::groups::{GroupDefaults, GroupWaves, defaults_digest};
+use crate::render::groups::{GroupDefaults, GroupWaves, defaults_digest, fields_digest};
 use crate::render::values::FileValues;
 use crate::render::work_folder::ConfigIndex;
 
@@ -76,7 +76,7 @@ impl SourceInputs {
                     rules: ConfigIndex::default(),
                     ignore: PathPatterns::new(&[]).0,
                     waves: None,
-                    content: content_digest(&Value::Null),
+                    content: Digest::of_json(&Value::Null),
                 });
             }
         };
@@ -111,7 +111,8 @@ impl SourceInputs {
             );
         }
         let rules = ConfigIndex::new(&config.value.defaults.manifest_configs);
-        let content = content_digest(&config.document.value);
+        // What works follow from.
+        let content = fields_digest(&config.document.value, &["defaults", "ignore", "secrets"]);
         let waves = config.value.rollout.as_ref();
         let waves = waves.map(|settings| Arc::new(GroupWaves::new(settings)));
         Ok(Self { blob, file: config.value, rules, ignore, waves, content })
@@ -126,15 +127,6 @@ impl SourceInputs {
             content: self.content,
         }
     }
-}
-
-/// Identifies what works follow from in gitwork.yaml.
-fn content_digest(file: &Value) -> Digest {
-    let mut file = file.clone();
-    if let Some(fields) = file.as_object_mut() {
-        fields.retain(|field, _| matches!(field.as_str(), "defaults" | "ignore" | "secrets"));
-    }
-    Digest::of_json(&file)
 }
 
 impl ClusterConfig {

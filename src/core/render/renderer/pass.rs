@@ -11,6 +11,7 @@ use super::content::{ContentBudget, FolderContent, SharedContent, TooLarge};
 use super::earlier::Earlier;
 use super::inputs::{ClusterConfig, ClusterInputs, SourceInputs};
 use super::work_inputs::{WorkInputs, WorkPlace};
+use gitwork_api::escape::pointer_token;
 use gitwork_schemas::KubernetesVersion;
 
 use crate::config::file;
@@ -517,7 +518,7 @@ impl RenderPass<'_> {
             read_config(&path, blob, FileKind::Cluster, &scope, self.objects, diagnostics)?;
         if let Some(config) = &config {
             diagnostics.extend(bad_names(&config.value.values).map(|(variable, problem)| {
-                let variable_key = variable.replace('~', "~0").replace('/', "~1");
+                let variable_key = pointer_token(variable);
                 let at = config.location(&format!("/values/{variable_key}"));
                 let message = format!("{variable:?} {problem}");
                 Diagnostic::new(Code::BadValue, at, scope.clone(), message).with_field("values")

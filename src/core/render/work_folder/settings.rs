@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gitwork_api::escape::pointer_token;
 use gitwork_api::names;
 use serde_json::Value;
 
@@ -112,7 +113,7 @@ impl Settings {
         {
             for (key, value) in map {
                 let Some(problem) = metadata_problem(key, value, is_label) else { continue };
-                let pointer = format!("/{field}/{}", key.replace('~', "~0").replace('/', "~1"));
+                let pointer = format!("/{field}/{}", pointer_token(key));
                 let message = format!("the key {key:?} {problem}");
                 let diagnostic = diagnostics.of(Code::BadValue, folder.location(&pointer), message);
                 diagnostics.push(diagnostic.with_field(format!("{field}.{key}")));
