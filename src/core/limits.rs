@@ -22,6 +22,8 @@ pub const SUBSTITUTED_BYTES_MAX: usize = WORK_INPUT_BYTES_MAX;
 /// Comparisons of the rules of one work with its objects. Rules that name an object exactly are
 /// looked up and cost one. A file has at most 40,000 others, which fit with 5,000 objects.
 pub const RULE_STEPS_MAX: usize = 200_000_000;
+/// Bytes of parsed files that a pass keeps for the other members of a group.
+pub const PARSED_FILES_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Work folders that other threads render before the pass over all folders comes to them. They keep
 /// two threads busy while it counts and shares contents.
 pub const RENDERED_AHEAD_MAX: usize = 16;

@@ -61,8 +61,23 @@ fn holds_secret(text: &str) -> bool {
             && !after.starts_with(|c: char| c.is_alphanumeric())
     });
     let escapes = ["\\x", "\\u", "\\U", "\\\n", "\\\r"];
-    let is_variable = |line: &str| line.contains("kind") && line.contains("${");
-    is_word || escapes.iter().any(|escape| text.contains(escape)) || text.lines().any(is_variable)
+    is_word
+        || (text.contains('\\') && escapes.iter().any(|escape| text.contains(escape)))
+        || has_variable_kind(text)
+}
+
+/// Whether a line has the word `kind` and a variable.
+fn has_variable_kind(text: &str) -> bool {
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("${") {
+        let start = before.rsplit('\n').next().unwrap_or_default();
+        let (end, next) = after.split_once('\n').unwrap_or((after, ""));
+        if start.contains("kind") || end.contains("kind") {
+            return true;
+        }
+        rest = next;
+    }
+    false
 }
 
 #[cfg(test)]
@@ -86,7 +101,13 @@ mod tests {
         ] {
             assert!(holds_secret(kind), "{kind}");
         }
-        for other in ["kind: ConfigMap", "kind: SecretStore", "imagePullSecrets: []", ""] {
+        for other in [
+            "a: ${X}\nkind: ConfigMap\nb: ${Y}",
+            "kind: ConfigMap",
+            "kind: SecretStore",
+            "imagePullSecrets: []",
+            "",
+        ] {
             assert!(!holds_secret(other), "{other}");
         }
     }

@@ -13,6 +13,8 @@ pub struct ParsedYaml {
     pub documents: Vec<Document>,
     /// Problems in the order of the text.
     pub problems: Vec<YamlProblem>,
+    /// Bytes that the documents take in memory, about.
+    pub memory: usize,
 }
 
 /// Reads all documents of a text. Keeps the documents before a syntax error.
@@ -21,7 +23,7 @@ pub fn read(bytes: &[u8]) -> ParsedYaml {
         Ok(text) => text,
         Err((kind, message)) => {
             let problem = YamlProblem { kind, span: None, message, related: vec![], snippet: None };
-            return ParsedYaml { documents: Vec::new(), problems: vec![problem] };
+            return ParsedYaml { problems: vec![problem], ..ParsedYaml::default() };
         }
     };
     let composed = compose(text);
@@ -40,7 +42,8 @@ pub fn read(bytes: &[u8]) -> ParsedYaml {
         related: problem.related,
         snippet: lines.as_ref().and_then(|lines| lines.snippet(problem.span)),
     });
-    ParsedYaml { documents: composed.documents, problems: problems.collect() }
+    let (documents, memory) = (composed.documents, composed.memory);
+    ParsedYaml { documents, problems: problems.collect(), memory }
 }
 
 /// Decodes a file: strips the byte order mark, refuses Git LFS pointers and what is not UTF-8.

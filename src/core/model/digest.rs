@@ -17,7 +17,7 @@ impl CanonicalJson {
     /// `serde_json`'s maps are sorted by key (its feature `preserve_order` must stay off), so one
     /// value has one text.
     pub fn new(value: &Value) -> Self {
-        Self(value.to_string().into())
+        Self::of(value)
     }
 
     /// This text of a [`Value`].
@@ -27,7 +27,12 @@ impl CanonicalJson {
 
     /// The text of a type that becomes the same JSON as a value: its maps are sorted, too.
     pub(super) fn of(value: &impl Serialize) -> Self {
-        Self(serde_json::to_string(value).unwrap_or_default().into())
+        Self(Self::text_of(value).into())
+    }
+
+    /// `Value::to_string` gives the same in a third more time. No key is other than a string.
+    fn text_of(value: &impl Serialize) -> String {
+        serde_json::to_string(value).unwrap_or_default()
     }
 
     /// The JSON text: keys sorted, no white space.
@@ -62,7 +67,7 @@ impl Digest {
     }
     /// The digest of the value's canonical JSON.
     pub fn of_json(value: &Value) -> Self {
-        Self::of(value.to_string().as_bytes())
+        Self::of(CanonicalJson::text_of(value).as_bytes())
     }
     /// Reads 64 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {

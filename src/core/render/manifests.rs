@@ -1,11 +1,13 @@
 //! One manifest file into manifests: `List`s flattened, every object checked, kinds resolved.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use gitwork_api::names::check_label;
 use serde_json::Value;
 
 use super::object_checks::ObjectChecks;
+use super::parsed_files::ParsedManifestFile;
 use super::substitute::Substitution;
 use super::template;
 use crate::config::SecretPolicy;
@@ -21,7 +23,7 @@ use crate::model::value_path::value_at;
 use crate::text::truncate::truncate_chars;
 use crate::text::yaml;
 use gitwork_schemas::Correction;
-use gitwork_yaml::Document;
+use gitwork_yaml::{Document, ParsedYaml};
 
 /// What the objects of a file are checked against. Files that are no YAML text, such as Git LFS
 /// pointers, are reported by the YAML reader.
@@ -51,21 +53,19 @@ pub struct ParsedManifests {
 /// Reads a manifest file. `values` replaces variables; it is `None` where the work does not ask for
 /// that. Reads one manifest more than a work may have, and none after that.
 pub fn read(
-    file: &RepoPath,
-    bytes: &[u8],
+    ParsedManifestFile { path: file, bytes, mut parsed }: ParsedManifestFile<'_>,
     rules: &Rules<'_>,
     mut values: Option<&mut Substitution<'_>>,
 ) -> ParsedManifests {
-    let yaml::ParsedFile { documents, diagnostics: found } = yaml::read(file, bytes, rules.scope);
     let mut diagnostics = DiagnosticSink::new(limits::FILE_DIAGNOSTICS_MAX);
-    diagnostics.extend(found);
+    diagnostics.extend(yaml::diagnostics(file, parsed.problems.clone(), rules.scope));
     let mut reader = Reader { file, rules, manifests: Vec::new(), diagnostics };
-    for mut document in documents {
-        let mut value = std::mem::take(&mut document.value);
+    for at in 0..parsed.documents.len() {
+        let Some((mut value, document)) = document(&mut parsed, at) else { continue };
         if let Some(values) = &mut values {
             let problems = values.apply(&mut value);
             for problem in &problems {
-                let found = file::diagnostic(problem, &document, file, rules.scope);
+                let found = file::diagnostic(problem, document, file, rules.scope);
                 reader.diagnostics.push(found);
             }
             // Without these facts, nothing can be said of its objects.
@@ -73,11 +73,19 @@ pub fn read(
                 continue;
             }
         }
-        reader.objects(value, &document);
+        reader.objects(value, document);
     }
     let mut diagnostics = reader.diagnostics.into_all();
     template::add_hints(&mut diagnostics, bytes);
     ParsedManifests { manifests: reader.manifests, diagnostics }
+}
+
+/// A document and its value. Copies the value only if other works need it, too.
+fn document(parsed: &mut Arc<ParsedYaml>, at: usize) -> Option<(Value, &Document)> {
+    let taken = Arc::get_mut(parsed)
+        .map(|own| own.documents.get_mut(at).map(|one| std::mem::take(&mut one.value)));
+    let document = parsed.documents.get(at)?;
+    Some((taken.unwrap_or_else(|| Some(document.value.clone()))?, document))
 }
 
 /// Namespaces and CRDs first, as what follows may need them; then as the files stand.

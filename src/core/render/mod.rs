@@ -8,6 +8,7 @@ pub(crate) mod groups;
 pub(crate) mod layout;
 pub(crate) mod manifests;
 pub mod object_checks;
+pub(crate) mod parsed_files;
 pub mod renderer;
 mod snippets;
 pub(crate) mod substitute;

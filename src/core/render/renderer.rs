@@ -46,6 +46,7 @@ use crate::model::snapshot::{ObjectError, Snapshot};
 use crate::model::work::DesiredWork;
 use crate::render::groups::Certainty;
 use crate::render::object_checks::SchemaChecks;
+use crate::render::parsed_files::ParsedFiles;
 use crate::render::values::Variable;
 use crate::render::work_folder::Rendered;
 use crate::rollout::GroupRollout;
@@ -246,6 +247,7 @@ impl Renderer {
             bare: Arc::new(ClusterConfig::new(None, true)),
             content: RefCell::new(std::mem::take(&mut self.content)),
             budget: RefCell::new(ContentBudget::new(left)),
+            parsed: ParsedFiles::default(),
         };
         let rendered = self.fleet(&pass, top, left_out, &mut diagnostics);
         self.content = pass.content.into_inner();

@@ -39,7 +39,8 @@ pub fn quoted_template(object: &Value, kind: &str) -> Option<String> {
 }
 
 fn below(name: &str, value: &Value) -> Option<String> {
-    Some(format!("/{}{}", pointer_token(name), first_template(value)?))
+    let place = first_template(value)?;
+    Some(format!("/{}{place}", pointer_token(name)))
 }
 
 fn first_template(value: &Value) -> Option<String> {

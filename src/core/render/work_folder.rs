@@ -132,7 +132,8 @@ pub fn render(
         return Ok(Rendered::without_work(path, scope.clone(), None, [refused]));
     }
     let found = layout::work_folder(path, tree, objects, ignore, &scope)?;
-    let mut files = FolderFiles::new(objects, WorkDiagnostics::new(&scope, found.diagnostics));
+    let diagnostics = WorkDiagnostics::new(&scope, found.diagnostics);
+    let mut files = FolderFiles::new(objects, inherited.parsed, diagnostics);
     let work_file = files.work_file(found.work_file.as_ref())?;
     let folder = FolderConfig { path, work_file: work_file.as_ref() };
     let key = work_key(&folder, inherited.cluster, &mut files.diagnostics);

@@ -2,6 +2,8 @@
 
 pub use gitwork_yaml::{Document, Lines, write};
 
+use gitwork_yaml::{ParsedYaml, YamlProblem};
+
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
 use crate::model::name::RepoPath;
 
@@ -16,8 +18,17 @@ pub struct ParsedFile {
 
 /// Reads all documents of a file. After a syntax error the documents before it are still there.
 pub fn read(file: &RepoPath, bytes: &[u8], scope: &Scope) -> ParsedFile {
-    let gitwork_yaml::ParsedYaml { documents, problems } = gitwork_yaml::read(bytes);
-    let diagnostics = problems.into_iter().map(|problem| {
+    let ParsedYaml { documents, problems, .. } = gitwork_yaml::read(bytes);
+    ParsedFile { documents, diagnostics: diagnostics(file, problems, scope).collect() }
+}
+
+/// What is wrong with the YAML of a file.
+pub fn diagnostics(
+    file: &RepoPath,
+    problems: Vec<YamlProblem>,
+    scope: &Scope,
+) -> impl Iterator<Item = Diagnostic> {
+    problems.into_iter().map(|problem| {
         let location =
             problem.span.map_or_else(|| Location::file(file), |span| Location::at(file, span));
         let code = Code::from(problem.kind);
@@ -27,8 +38,7 @@ pub fn read(file: &RepoPath, bytes: &[u8], scope: &Scope) -> ParsedFile {
         }
         diagnostic.snippet = problem.snippet;
         diagnostic
-    });
-    ParsedFile { documents, diagnostics: diagnostics.collect() }
+    })
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ use crate::span::Span;
 pub(crate) struct ComposedStream {
     pub documents: Vec<Document>,
     pub problems: Vec<StreamProblem>,
+    /// As [`Composer`] counts it.
+    pub memory: usize,
 }
 
 /// Composes every document of `text`.
@@ -48,11 +50,16 @@ pub(crate) fn compose(text: &str) -> ComposedStream {
             let _ = composer.documents(&mut documents);
         }
     }
-    ComposedStream { documents, problems: composer.problems.into_all() }
+    let memory = composer.size.memory;
+    ComposedStream { documents, problems: composer.problems.into_all(), memory }
 }
 
 /// Finds the first line break that only YAML 1.1 has. In JSON these are plain characters.
 fn foreign_line_break(text: &str) -> Option<(Span, char)> {
+    // Most are, and this reads many bytes at once.
+    if text.is_ascii() {
+        return None;
+    }
     let (at, character) =
         text.char_indices().find(|(_, c)| matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}'))?;
     if is_json(text) {

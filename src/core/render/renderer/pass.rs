@@ -29,6 +29,7 @@ use crate::render::desired::FrozenObjects;
 use crate::render::groups::{Certainty, GroupConfigs, GroupInputs, Membership};
 use crate::render::layout::{self, BlockedEntry, OwnerFolder};
 use crate::render::object_checks::SchemaChecks;
+use crate::render::parsed_files::ParsedFiles;
 use crate::render::work_folder::Rendered;
 
 /// Folders by cluster whose CRDs count for themselves only.
@@ -51,6 +52,7 @@ pub(super) struct RenderPass<'a> {
     pub(super) content: RefCell<SharedContent>,
     /// What the works of this pass may still hold.
     pub(super) budget: RefCell<ContentBudget>,
+    pub(super) parsed: ParsedFiles,
 }
 
 /// How the folders of a pass are rendered.
@@ -388,6 +390,7 @@ impl RenderPass<'_> {
             checks: self.checks,
             inputs: &self.inputs,
             earlier: self.earlier,
+            parsed: &self.parsed,
         }
     }
 

@@ -16,6 +16,7 @@ use crate::model::snapshot::{ObjectError, Objects};
 use crate::render::groups::{GroupConfig, Membership};
 use crate::render::layout;
 use crate::render::object_checks::{ObjectChecks, SchemaChecks};
+use crate::render::parsed_files::ParsedFiles;
 use crate::render::values::{ClusterValues, ValueLevel};
 use crate::render::work_folder::{self, Inherited, Rendered, SettingsLevel};
 
@@ -37,6 +38,7 @@ pub(super) struct WorkInputs<'a> {
     pub(super) inputs: &'a Arc<SourceInputs>,
     /// Groups as other commits have them.
     pub(super) earlier: &'a Earlier,
+    pub(super) parsed: &'a ParsedFiles,
 }
 
 impl<'a> WorkInputs<'a> {
@@ -102,6 +104,7 @@ impl<'a> WorkInputs<'a> {
             reports_health: group.is_some_and(|group| group.rollout.is_some()),
             delivery: group.and_then(|group| group.delivery()),
             checks: self.checks(name, cluster),
+            parsed: group.map(|_| self.parsed),
         }
     }
 

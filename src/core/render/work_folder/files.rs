@@ -14,12 +14,15 @@ use crate::model::name::RepoPath;
 use crate::model::snapshot::{ObjectError, Objects};
 use crate::render::layout::WorkFolderFile;
 use crate::render::manifests::{self, ParsedManifests};
+use crate::render::parsed_files::{ParsedFiles, ParsedManifestFile};
 use crate::render::snippets::Texts;
 use crate::render::substitute::Substitution;
 
 /// Reads the files of one work folder.
 pub struct FolderFiles<'a> {
     objects: &'a dyn Objects,
+    /// Files that other members of its group have, too.
+    parsed: Option<&'a ParsedFiles>,
     /// Bytes read so far.
     pub bytes: usize,
     /// The files read so far.
@@ -30,8 +33,12 @@ pub struct FolderFiles<'a> {
 
 impl<'a> FolderFiles<'a> {
     /// Nothing is read yet.
-    pub fn new(objects: &'a dyn Objects, diagnostics: WorkDiagnostics<'a>) -> Self {
-        Self { objects, bytes: 0, texts: Texts::new(), diagnostics }
+    pub fn new(
+        objects: &'a dyn Objects,
+        parsed: Option<&'a ParsedFiles>,
+        diagnostics: WorkDiagnostics<'a>,
+    ) -> Self {
+        Self { objects, parsed, bytes: 0, texts: Texts::new(), diagnostics }
     }
 
     /// The bytes of a file; `None` where it is too large, which is reported.
@@ -87,15 +94,20 @@ impl<'a> FolderFiles<'a> {
     ) -> Result<Vec<Manifest>, ObjectError> {
         let mut all = Vec::new();
         for file in files {
-            let Some(bytes) = self.read(file)? else { continue };
+            let (path, read) = (&file.path, self.read(file)?);
+            let Some(bytes) = read else { continue };
+            let file = match self.parsed {
+                Some(known) => known.parse(file.id, path, &bytes),
+                None => ParsedManifestFile::parse(path, &bytes),
+            };
             let ParsedManifests { manifests, diagnostics } =
-                manifests::read(&file.path, &bytes, rules, values.as_deref_mut());
+                manifests::read(file, rules, values.as_deref_mut());
             all.extend(manifests);
             self.diagnostics.extend(diagnostics);
             if all.len() > limits::WORK_MANIFESTS_MAX {
                 let message =
                     format!("more than {} manifests in one work", limits::WORK_MANIFESTS_MAX);
-                let at = Location::file(&file.path);
+                let at = Location::file(path);
                 self.diagnostics.add(Code::TooManyManifests, at, message);
                 return Ok(Vec::new());
             }

@@ -10,6 +10,7 @@ use crate::model::kinds::KindIndex;
 use crate::model::name::{ClusterName, GroupName, SourceId};
 use crate::render::manifests;
 use crate::render::object_checks::ObjectChecks;
+use crate::render::parsed_files::ParsedFiles;
 use crate::render::values::ClusterValues;
 
 /// What a work folder inherits from above it.
@@ -35,6 +36,8 @@ pub struct Inherited<'a> {
     pub delivery: Option<&'a Delivery>,
     /// How objects are checked.
     pub checks: ObjectChecks,
+    /// The parsed files of groups' folders; `None` for a cluster's own folder.
+    pub parsed: Option<&'a ParsedFiles>,
 }
 
 impl Inherited<'_> {

@@ -231,6 +231,7 @@ mod tests {
     use crate::model::diagnostic::Scope;
     use crate::model::kinds::KindIndex;
     use crate::render::manifests;
+    use crate::render::parsed_files::ParsedManifestFile;
 
     /// The sidecars of each object, whether each sidecar is used, and what is reported.
     fn covering(manifest_text: &str, sidecar_text: &str) -> (Vec<Vec<u32>>, Vec<bool>, usize) {
@@ -240,7 +241,8 @@ mod tests {
         let (secrets, checks) = (SecretPolicy::Allow, &checks);
         let rules =
             manifests::Rules { kinds: &kinds, secrets, scope: &scope, checks, namespace: None };
-        let read = manifests::read(&path, manifest_text.as_bytes(), &rules, None);
+        let file = ParsedManifestFile::parse(&path, manifest_text.as_bytes());
+        let read = manifests::read(file, &rules, None);
         let (configs, problems) =
             file::read_all(&path, sidecar_text.as_bytes(), FileKind::Manifest, &scope);
         assert_eq!((read.diagnostics, problems), (vec![], vec![]));

@@ -24,6 +24,7 @@ use crate::render::groups::GroupOverride;
 use crate::render::layout::{self, OwnerFolder};
 use crate::render::manifests;
 use crate::render::object_checks::ObjectChecks;
+use crate::render::parsed_files::ParsedManifestFile;
 use crate::render::substitute::Substitution;
 use crate::render::values::{
     CLUSTER_NAME, ClusterValues, FileValues, Resolved, ValueLevel, Variable,
@@ -302,7 +303,8 @@ impl Reading<'_> {
         let mut all = Vec::new();
         for file in files {
             if let Some(bytes) = self.blob(file.id)? {
-                let read = manifests::read(&file.path, &bytes, rules, values.as_deref_mut());
+                let file = ParsedManifestFile::parse(&file.path, &bytes);
+                let read = manifests::read(file, rules, values.as_deref_mut());
                 all.extend(read.manifests);
             }
             if all.len() > limits::WORK_MANIFESTS_MAX {
