@@ -29,11 +29,11 @@ use gitwork_core::plan::DesiredChange;
 use gitwork_core::plan::directives::Directives;
 use gitwork_core::plan::observed::ObservedWork;
 use gitwork_core::render::desired::{Desired, Frozen, Suspended};
-use gitwork_core::report::status::source::SourceStatus;
-use gitwork_core::sync::git_history::AncestryLookup;
-use gitwork_core::sync::guards::GuardOptions;
-use gitwork_core::sync::hub::{HubEvent, Outcome, Task};
-use gitwork_core::sync::state::SyncState;
+use gitwork_report::status::source::SourceStatus;
+use gitwork_sync::git_history::AncestryLookup;
+use gitwork_sync::guards::GuardOptions;
+use gitwork_sync::hub::{HubEvent, Outcome, Task};
+use gitwork_sync::state::SyncState;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

@@ -18,12 +18,12 @@ use std::sync::Arc;
 
 use browser::fleet::{Stage, cluster_name, commit, fleet, hold, key, reported, work};
 use browser::{Browser, Tab};
-use gitwork_core::report::status::print;
-use gitwork_core::report::status::print::Layout;
-use gitwork_core::report::status::source::SourceStatus;
-use gitwork_core::report::status::tree::WorkTree;
-use gitwork_core::report::status::{State, aggregate};
 use gitwork_core::text::style::ColorMode;
+use gitwork_report::status::print;
+use gitwork_report::status::print::Layout;
+use gitwork_report::status::source::SourceStatus;
+use gitwork_report::status::tree::WorkTree;
+use gitwork_report::status::{State, aggregate};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 

@@ -10,7 +10,7 @@ use gitwork_core::model::facts::Facts;
 use gitwork_core::model::snapshot::Snapshot;
 use gitwork_core::render::desired::Desired;
 use gitwork_core::render::renderer::Renderer;
-use gitwork_core::sync::hub::HubEvent;
+use gitwork_sync::hub::HubEvent;
 use serde_json::{Map, json};
 
 use super::memory_repository::{File, MemoryObjects};

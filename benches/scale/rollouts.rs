@@ -12,8 +12,8 @@ use gitwork_core::plan::Plan;
 use gitwork_core::plan::observed::ObservedWork;
 use gitwork_core::render::renderer::Renderer;
 use gitwork_core::rollout::earlier::EarlierContents;
-use gitwork_core::sync::git_history::AncestryLookup;
-use gitwork_core::sync::hub::StoredRecord;
+use gitwork_sync::git_history::AncestryLookup;
+use gitwork_sync::hub::StoredRecord;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 

@@ -3,8 +3,8 @@
 
 use gitwork_core::config::commit_status::Provider;
 use gitwork_core::model::name::{CommitId, RepoPath};
-use gitwork_core::report::forge::address::TargetSettings;
-use gitwork_core::report::forge::{CommitState, CommitStatus, ForgeTarget, WebPages, request};
+use gitwork_report::forge::address::TargetSettings;
+use gitwork_report::forge::{CommitState, CommitStatus, ForgeTarget, WebPages, request};
 use gitwork_yaml::is_dangerous;
 
 /// Forges whose API has another host than their repositories.

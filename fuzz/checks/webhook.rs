@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use gitwork_core::config::commit_status::Provider;
-use gitwork_core::report::forge::address::TargetSettings;
-use gitwork_core::report::forge::response;
-use gitwork_core::report::forge::response::{ForgeResponse, Rejection};
-use gitwork_core::report::forge::webhook::{WebhookSignature, proof};
-use gitwork_core::report::forge::{ForgeTarget, checks, jwt};
+use gitwork_report::forge::address::TargetSettings;
+use gitwork_report::forge::response;
+use gitwork_report::forge::response::{ForgeResponse, Rejection};
+use gitwork_report::forge::webhook::{WebhookSignature, proof};
+use gitwork_report::forge::{ForgeTarget, checks, jwt};
 use gitwork_yaml::is_dangerous;
 use jiff::Timestamp;
 

@@ -11,8 +11,8 @@ use super::signer_args::SignerArgs;
 use super::source_args::HubArgs;
 use gitwork_core::model::approval::Approval;
 use gitwork_core::model::name::SourceId;
-use gitwork_core::sync::state::SyncState;
 use gitwork_hub::directives::{Operator, object_name};
+use gitwork_sync::state::SyncState;
 
 #[derive(Debug, Args)]
 pub struct ApprovalArgs {

@@ -19,7 +19,7 @@ use gitwork_core::model::digest::Digest;
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::model::source_origin::SourceOrigin;
 use gitwork_core::plan::{Guard, Hold, PlanPolicy};
-use gitwork_core::sync::guards::GuardOptions;
+use gitwork_sync::guards::GuardOptions;
 
 #[derive(Debug, Args)]
 pub struct ApproveArgs {

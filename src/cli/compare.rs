@@ -30,18 +30,18 @@ use gitwork_core::plan;
 use gitwork_core::plan::{Action, ForeignObject, MemberChange, Plan, PlanStep, Reason, Remarks};
 use gitwork_core::render::desired::Desired;
 use gitwork_core::render::renderer::{RenderedChange, Renderer};
-use gitwork_core::report::review;
-use gitwork_core::report::review::Review;
 use gitwork_core::signature::verification::VerificationFailure;
-use gitwork_core::sync::git_history::AncestryLookup;
-use gitwork_core::sync::guards::GuardOptions;
-use gitwork_core::sync::state::SyncState;
 use gitwork_core::text::escape::json_text;
 use gitwork_core::text::style::ColorMode;
 use gitwork_git::RepositoryError;
 use gitwork_hub::{Hub as _, HubEvent};
+use gitwork_report::review;
+use gitwork_report::review::Review;
 use gitwork_source::verification::Verification;
 use gitwork_source::{Source, SourceLocation, SourceReadError};
+use gitwork_sync::git_history::AncestryLookup;
+use gitwork_sync::guards::GuardOptions;
+use gitwork_sync::state::SyncState;
 
 #[derive(Debug, Args)]
 pub struct PlanArgs {

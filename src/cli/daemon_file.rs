@@ -19,9 +19,9 @@ use gitwork_core::model::diagnostic::{Code, Diagnostic, Scope};
 use gitwork_core::model::name::{RepoPath, SourceId};
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::plan::PlanPolicy;
-use gitwork_core::sync::guards::GuardOptions;
 use gitwork_source::SourceConfig;
 use gitwork_source::verification::Verification;
+use gitwork_sync::guards::GuardOptions;
 
 /// The source configuration of an entry: repository, path and the operator's policy.
 pub fn source_config(

@@ -12,7 +12,7 @@ use super::output;
 use gitwork_api::crds;
 use gitwork_core::config::FileKind;
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
-use gitwork_core::report::outputs::OutputKind;
+use gitwork_report::outputs::OutputKind;
 
 #[derive(Debug, Args)]
 pub struct SchemaArgs {

@@ -28,19 +28,8 @@ use gitwork_core::plan::moves::ObjectMove;
 use gitwork_core::plan::observed::ObservedWork;
 use gitwork_core::plan::{Plan, Reason};
 use gitwork_core::render::desired::Desired;
-use gitwork_core::report::explain;
-use gitwork_core::report::explain::conclusion::HubInputs;
-use gitwork_core::report::explain::origin;
-use gitwork_core::report::explain::origin::{OriginQuery, Origins};
-use gitwork_core::report::explain::target::ObjectCandidate;
-use gitwork_core::report::explain::{
-    ClusterReachability, CommitNote, ExplainInputs, ExplainTarget, Explanation, FileLine,
-    GitProblem, GitSide, HubSide,
-};
-use gitwork_core::report::status::print::Layout;
-use gitwork_core::report::status::source_report::ReportedSource;
-use gitwork_core::report::status::tree::{ObjectStatus, WorkTree};
-use gitwork_core::sync::guards::GuardOptions;
+use gitwork_core::render::origin::{self, OriginQuery, Origins};
+use gitwork_core::render::setting::FileLine;
 use gitwork_core::text::closest;
 use gitwork_core::text::style::ColorMode;
 use gitwork_core::text::yaml;
@@ -48,7 +37,18 @@ use gitwork_git::CommitFacts;
 use gitwork_hub::fleet;
 use gitwork_hub::fleet::Selection;
 use gitwork_hub::{Hub, KubeHub, RetryingHub, retry_transient};
+use gitwork_report::explain;
+use gitwork_report::explain::conclusion::HubInputs;
+use gitwork_report::explain::target::ObjectCandidate;
+use gitwork_report::explain::{
+    ClusterReachability, CommitNote, ExplainInputs, ExplainTarget, Explanation, GitProblem,
+    GitSide, HubSide,
+};
+use gitwork_report::status::print::Layout;
+use gitwork_report::status::source_report::ReportedSource;
+use gitwork_report::status::tree::{ObjectStatus, WorkTree};
 use gitwork_source::{Source, SourceState};
+use gitwork_sync::guards::GuardOptions;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -245,7 +245,7 @@ impl GitState {
         let folder = read.desired.folder_of(key);
         let origins = source.snapshots().with_files(&read, |snapshot, kinds| {
             let (facts, folder) = (facts.as_deref(), folder.as_ref());
-            explain::origins(snapshot, OriginQuery { kinds, facts, key, folder })
+            origin::origins(snapshot, OriginQuery { kinds, facts, key, folder })
         })?;
         Ok(Self { source, read, origins })
     }

@@ -9,8 +9,8 @@ use gitwork_core::model::name::SourceId;
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::plan::directives::Directives;
 use gitwork_core::plan::observed::ObservedWork;
-use gitwork_core::sync::verification_base::VerificationBase;
 use gitwork_hub::{Hub, KubeHub, RetryingHub, StoredRecord};
+use gitwork_sync::verification_base::VerificationBase;
 
 /// The hub's part of the inputs of a plan.
 pub struct HubState {

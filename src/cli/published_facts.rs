@@ -13,8 +13,8 @@ use gitwork_core::model::name::{CommitId, RepoPath};
 use gitwork_core::model::operation_error::{ErrorClass, OperationError, describe};
 use gitwork_core::model::snapshot::ObjectError;
 use gitwork_core::render::desired::Desired;
-use gitwork_core::report::status_branch::{FACTS_FILE, SUMMARY_FILE};
 use gitwork_git::{Repository, RepositoryError};
+use gitwork_report::status_branch::{FACTS_FILE, SUMMARY_FILE};
 use gitwork_source::{Source, SourceConfig, SourceLocation, SourceReadError};
 use serde_json::Value;
 

@@ -26,10 +26,10 @@ use gitwork_core::model::facts::{Facts, FactsError};
 use gitwork_core::model::name::WorkKey;
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::plan::observed::ObservedWork;
-use gitwork_core::sync::guards::GuardOptions;
 use gitwork_core::text::closest;
 use gitwork_source::SourceConfig;
 use gitwork_source::verification::Verification;
+use gitwork_sync::guards::GuardOptions;
 
 #[derive(Debug, Clone, Args)]
 pub struct ReadArgs {

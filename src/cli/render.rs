@@ -23,9 +23,9 @@ use gitwork_core::model::diagnostic::Diagnostic;
 use gitwork_core::model::name::WorkKey;
 use gitwork_core::model::work::DesiredWork;
 use gitwork_core::render::desired::Desired;
-use gitwork_core::report::review;
 use gitwork_core::text::escape::json_text;
 use gitwork_core::text::yaml;
+use gitwork_report::review;
 use gitwork_source::{Source, SourceLocation, Sources};
 
 #[derive(Debug, Args)]

@@ -13,13 +13,13 @@ use super::source_args::{self, HubArgs};
 use super::view_args::ViewFormat;
 use gitwork_core::model::name::{GroupName, SourceId};
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
-use gitwork_core::report::status::print_rollouts::{rollouts, selected};
-use gitwork_core::report::status::source_report::ReportedSource;
 use gitwork_core::text::closest;
 use gitwork_core::text::style::ColorMode;
 use gitwork_core::text::yaml;
 use gitwork_hub::fleet::{self, Selection};
 use gitwork_hub::retry_transient;
+use gitwork_report::status::print_rollouts::{rollouts, selected};
+use gitwork_report::status::source_report::ReportedSource;
 
 #[derive(Debug, Args)]
 pub struct RolloutArgs {

@@ -15,13 +15,13 @@ use gitwork_core::config::DaemonFile;
 use gitwork_core::config::RewindPolicy;
 use gitwork_core::limits;
 use gitwork_core::plan::PlanPolicy;
-use gitwork_core::sync::guards::GuardOptions;
 use gitwork_daemon::engine::EngineOptions;
 use gitwork_daemon::reporters::Reporting;
 use gitwork_git::Mirrors;
 use gitwork_hub::execute::ExecuteOptions;
 use gitwork_source::verification::Verification;
 use gitwork_source::{Source, SourceConfig, Sources};
+use gitwork_sync::guards::GuardOptions;
 
 /// What the daemon has to run.
 pub(super) struct Setup {

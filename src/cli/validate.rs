@@ -22,7 +22,7 @@ use gitwork_core::text::diagnostics;
 use gitwork_core::text::escape::json_text;
 use gitwork_core::text::sarif;
 use gitwork_core::text::style::ColorMode;
-use gitwork_source::SourceLocation;
+use gitwork_source::{SourceLocation, Sources};
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -81,7 +81,7 @@ pub fn validate(args: &ValidateArgs) -> Result<Exit, CommandError> {
     }
     let (states, is_complete) = match <[_; 1]>::try_from(configured) {
         Ok([source]) => {
-            let mut opened = open(&sources(), source)?;
+            let mut opened = open_to_check(&sources(), source)?;
             let desired = read(&mut opened, Instant::now(), args.changed_since.as_deref())?;
             (vec![located(opened, desired)], true)
         }
@@ -95,6 +95,12 @@ pub fn validate(args: &ValidateArgs) -> Result<Exit, CommandError> {
     found.retain(|one| filter.concerns(&one.scope));
     output::print(&text(args, &found))?;
     Ok(if is_complete && !args.strict.fails(&found) { Exit::Done } else { Exit::Failed })
+}
+
+/// Opens a source whose works are checked and not shown.
+fn open_to_check(sources: &Sources, configured: ConfiguredSource) -> Result<Opened, CommandError> {
+    let (source, status_branch) = open(sources, configured)?;
+    Ok((source.without_texts(), status_branch))
 }
 
 /// Corrects the files of a folder, and reports what is left.
@@ -113,7 +119,7 @@ fn fix(
     };
     let path = configured.config.path.clone();
     let folder = folder.join(path.as_str());
-    let mut opened = open(&sources(), configured)?;
+    let mut opened = open_to_check(&sources(), configured)?;
     let before = read(&mut opened, Instant::now(), None)?;
     if let Some(error) = no_match(&args.filter, filter, &[&before], &[]) {
         return Err(error);
@@ -158,7 +164,8 @@ fn read_all(
 ) -> (Vec<Desired>, bool) {
     let (began, sources) = (Instant::now(), sources());
     // Sources of one repository share a fetch if all are open before the first one is read.
-    let open = |source: ConfiguredSource| (source.config.id.clone(), open(&sources, source));
+    let open =
+        |source: ConfiguredSource| (source.config.id.clone(), open_to_check(&sources, source));
     let all: Vec<(SourceId, Result<Opened, CommandError>)> =
         configured.into_iter().map(open).collect();
     let (mut states, mut is_complete) = (Vec::new(), true);

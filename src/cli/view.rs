@@ -6,13 +6,13 @@ use super::hub::runtime;
 use super::view_args::{View, ViewArgs, ViewFormat, ViewOptions};
 use super::{output, watch};
 use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
-use gitwork_core::report::status::State;
-use gitwork_core::report::status::source_report::ReportedSource;
-use gitwork_core::report::status::tree::WorkTree;
 use gitwork_core::text::yaml;
 use gitwork_hub::fleet;
 use gitwork_hub::fleet::{Fleet, Selection};
 use gitwork_hub::retry_transient;
+use gitwork_report::status::State;
+use gitwork_report::status::source_report::ReportedSource;
+use gitwork_report::status::tree::WorkTree;
 use kube::Client;
 
 /// Prints the selected works, once or with `--watch`.

@@ -8,14 +8,14 @@ use super::argument_error::ArgumentError;
 use super::completion;
 use super::source_args::{self, Filter, FilterArgs, HubArgs};
 use gitwork_core::model::name::{ClusterName, SourceId, WorkKey, WorkName};
-use gitwork_core::report::outputs::WorksOutput;
-use gitwork_core::report::status::print;
-use gitwork_core::report::status::print::Layout;
-use gitwork_core::report::status::source_report::{ReportedSource, SourceReport};
-use gitwork_core::report::status::tree::WorkTree;
-use gitwork_core::report::status::{State, WorkStatus, aggregate};
 use gitwork_core::text::escape::escape_untrusted;
 use gitwork_core::text::style::{ColorMode, TextStyle};
+use gitwork_report::outputs::WorksOutput;
+use gitwork_report::status::print;
+use gitwork_report::status::print::Layout;
+use gitwork_report::status::source_report::{ReportedSource, SourceReport};
+use gitwork_report::status::tree::WorkTree;
+use gitwork_report::status::{State, WorkStatus, aggregate};
 
 #[derive(Debug, Args)]
 pub struct ViewArgs {

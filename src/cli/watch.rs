@@ -23,15 +23,15 @@ use super::output::OutputError;
 use super::signals::SignalError;
 use super::view_args::{View, ViewFormat, ViewOptions};
 use gitwork_core::model::operation_error::{ErrorClass, OperationError, describe};
-use gitwork_core::report::status::live::{LiveWorks, ViewEvent, ViewTransition};
-use gitwork_core::report::status::print;
-use gitwork_core::report::status::tree::WorkTree;
 use gitwork_core::text::escape::single_line;
 use gitwork_core::text::style::ColorMode;
 use gitwork_core::text::truncate::truncate_columns;
 use gitwork_core::text::yaml;
 use gitwork_hub::fleet;
 use gitwork_hub::fleet::{FleetError, Selection};
+use gitwork_report::status::live::{LiveWorks, ViewEvent, ViewTransition};
+use gitwork_report::status::print;
+use gitwork_report::status::tree::WorkTree;
 
 /// Changes come in bursts: the terminal is redrawn once for all changes in this time.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -7,9 +7,6 @@ use std::time::Duration;
 use gitwork_core::model::digest::Digest;
 use gitwork_core::model::facts::{Facts, PlacementFacts, PlacementKey};
 use gitwork_core::model::name::ClusterName;
-use gitwork_core::sync::observed_facts::{
-    DecisionFacts, FactsEvent, ObjectEvent, ObservedFacts, PresentFacts,
-};
 use gitwork_hub::facts;
 use gitwork_replica_sets::completed_work::CompletedWork;
 use gitwork_replica_sets::decision::SetWorks;
@@ -19,6 +16,9 @@ use gitwork_replica_sets::replica_set::ReplicaSet;
 use gitwork_replica_sets::semantics::RolloutSemantics;
 use gitwork_replica_sets::set_work::SetWork;
 use gitwork_replica_sets::write::WriteFailure;
+use gitwork_sync::observed_facts::{
+    DecisionFacts, FactsEvent, ObjectEvent, ObservedFacts, PresentFacts,
+};
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;

@@ -19,12 +19,12 @@ use super::reader::SourceReader;
 use super::status_publisher::{Reachability, SourceError, StatusPublisher};
 use gitwork_core::plan::Plan;
 use gitwork_core::render::desired::Desired;
-use gitwork_core::sync::guards::GuardOptions;
 use gitwork_forge::reporter::StatusFeed;
 use gitwork_hub::Hub;
 use gitwork_hub::execute::ExecuteOptions;
 use gitwork_runtime::clock::WallClock;
 use gitwork_runtime::limits;
+use gitwork_sync::guards::GuardOptions;
 
 mod error;
 mod facts_input;

@@ -12,10 +12,10 @@ use tokio::time::sleep_until;
 use crate::clock::monotonic;
 use crate::limits;
 use gitwork_core::model::facts::Facts;
-use gitwork_core::sync::observed_facts::{FactsEvent, ObservedFacts, PresentFacts};
 use gitwork_hub::fleet::FleetError;
 use gitwork_retry::log_error;
 use gitwork_runtime::clock::WallClock;
+use gitwork_sync::observed_facts::{FactsEvent, ObservedFacts, PresentFacts};
 
 /// The events of the hub that facts follow from.
 pub type FactsEvents = BoxStream<'static, Result<FactsEvent, FleetError>>;
@@ -218,7 +218,7 @@ mod tests {
 
     use gitwork_core::model::facts::ClusterFacts;
     use gitwork_core::model::name::ClusterName;
-    use gitwork_core::sync::observed_facts::ObjectEvent;
+    use gitwork_sync::observed_facts::ObjectEvent;
 
     use super::*;
 

@@ -9,8 +9,8 @@ use gitwork_core::model::name::SourceId;
 use gitwork_core::plan::rollout_progress::WaveProgress;
 use gitwork_core::plan::{Action, Guard, Plan};
 use gitwork_core::render::desired::Desired;
-use gitwork_core::report::status::State;
-use gitwork_core::report::status::source::SourceStatus;
+use gitwork_report::status::State;
+use gitwork_report::status::source::SourceStatus;
 use gitwork_runtime::probes::metrics_text;
 
 mod families;
@@ -217,7 +217,7 @@ mod tests {
     use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
     use gitwork_core::plan::{PlanStep, Reason};
     use gitwork_core::render::desired::{Frozen, Suspended};
-    use gitwork_core::report::status::work_states::WorkStates;
+    use gitwork_report::status::work_states::WorkStates;
 
     #[test]
     fn held_works_are_counted_until_released() {

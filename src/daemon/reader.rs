@@ -14,8 +14,8 @@ use gitwork_core::model::name::{CommitId, GroupName, RepoPath, SourceId, WorkKey
 use gitwork_core::plan::LastKnownStates;
 use gitwork_core::render::desired::Desired;
 use gitwork_core::rollout::earlier::EarlierContents;
-use gitwork_core::sync::verification_base::VerificationBase;
 use gitwork_source::{Source, SourceReadError, SourceState, StateFileError};
+use gitwork_sync::verification_base::VerificationBase;
 
 /// A source as the engine reads it. [`Source`] is the real one.
 pub trait SourceReader: Send + 'static {

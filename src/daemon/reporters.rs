@@ -13,13 +13,13 @@ use super::open_statuses::OpenStatusKeeper;
 use gitwork_core::config::commit_status::{CommitStatusConfig, StatusBranchConfig};
 use gitwork_core::model::name::{ClusterName, SourceId};
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
-use gitwork_core::report::forge::AddressError;
 use gitwork_forge::contexts::ContextsError;
 use gitwork_forge::reporter::StatusFeed;
 use gitwork_forge::{CommitStatusReporter, Contexts, ForgeClient, StatusBranchReporter};
 use gitwork_git::{PushError, Reference, StatusBranch};
 use gitwork_hub::fleet::FleetError;
 use gitwork_hub::source_report::ReportStore;
+use gitwork_report::forge::{AddressError, ForgeTarget};
 use gitwork_retry::log_error;
 use gitwork_runtime::clock::WallClock;
 use gitwork_source::{SourceConfig, SourceLocation};
@@ -122,7 +122,7 @@ impl Reporting {
         };
         let mut reporters = Reporters::default();
         if let Some(config) = &self.commit_status {
-            let target = config.target(&remote.url)?;
+            let target = ForgeTarget::of(config, &remote.url)?;
             let client = ForgeClient::new(target, config, &source.path, clock.clone())?;
             let contexts = Contexts::new(&config.contexts)?;
             let (metrics, id, provider) = (metrics.clone(), source.id.clone(), config.provider);

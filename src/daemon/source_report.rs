@@ -7,12 +7,12 @@ use tokio::sync::watch;
 
 use super::status_publisher::SourceError;
 use crate::limits;
-use gitwork_core::report::page::SourceInfo;
-use gitwork_core::report::status::source::SourceStatus;
-use gitwork_core::report::status::source_report::SourceReport;
 use gitwork_forge::reporter::StatusFeed;
 use gitwork_hub::HubError;
 use gitwork_hub::source_report::ReportStore;
+use gitwork_report::page::SourceInfo;
+use gitwork_report::status::source::SourceStatus;
+use gitwork_report::status::source_report::SourceReport;
 use gitwork_retry::log_error;
 use gitwork_runtime::clock::WallClock;
 

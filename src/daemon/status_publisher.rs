@@ -10,12 +10,12 @@ use tokio::sync::watch;
 
 use crate::limits;
 use gitwork_core::model::name::{ClusterName, CommitId, WorkKey};
-use gitwork_core::report::status::source::{FailedWrite, SourceStatus};
-use gitwork_core::sync::state::SyncState;
 use gitwork_forge::reporter::StatusFeed;
 use gitwork_hub::execute::{ExecuteError, Outcome};
+use gitwork_report::status::source::{FailedWrite, SourceStatus};
 use gitwork_retry::RetryClass;
 use gitwork_retry::operation_error::describe;
+use gitwork_sync::state::SyncState;
 
 /// The clusters that are unreachable, as last read.
 pub type Reachability = watch::Receiver<Arc<BTreeSet<ClusterName>>>;
@@ -168,7 +168,7 @@ mod tests {
 
     use super::*;
     use gitwork_core::model::name::SourceId;
-    use gitwork_core::sync::guards::GuardOptions;
+    use gitwork_sync::guards::GuardOptions;
 
     /// A publisher at a time, its feed, a state that knows nothing, and the channel of clusters.
     fn publisher(

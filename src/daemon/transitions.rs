@@ -11,14 +11,12 @@ use tokio::time::Instant;
 use crate::limits;
 use gitwork_core::model::name::{CommitId, SourceId};
 use gitwork_core::plan::rollout_progress::GroupProgress;
-use gitwork_core::report::status::State;
-use gitwork_core::report::status::source::SourceStatus;
-use gitwork_core::report::status::transition::{
-    EventNote, EventRate, StateTransition, transitions,
-};
 use gitwork_core::text::escape::escape_untrusted;
 use gitwork_forge::reporter::StatusFeed;
 use gitwork_hub::events::{About, EventRecorder};
+use gitwork_report::status::State;
+use gitwork_report::status::source::SourceStatus;
+use gitwork_report::status::transition::{EventNote, EventRate, StateTransition, transitions};
 use gitwork_retry::log_error;
 use gitwork_runtime::clock::WallClock;
 
@@ -202,8 +200,8 @@ mod tests {
 
     use super::*;
     use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
-    use gitwork_core::report::status::source::WorkState;
-    use gitwork_core::report::status::view::StatusView;
+    use gitwork_report::status::source::WorkState;
+    use gitwork_report::status::view::StatusView;
 
     /// The levels of all log lines.
     #[derive(Clone, Default)]

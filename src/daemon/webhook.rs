@@ -20,8 +20,8 @@ use tokio::sync::{mpsc, watch};
 use super::metrics::Metrics;
 use crate::limits;
 use gitwork_core::model::name::SourceId;
-use gitwork_core::report::forge::webhook::{WebhookSignature, proof};
 use gitwork_forge::file::{FileError, read_secret};
+use gitwork_report::forge::webhook::{WebhookSignature, proof};
 use gitwork_retry::log_error;
 use gitwork_runtime::connection::{Bounded, ConnectionTimeout};
 

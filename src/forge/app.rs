@@ -14,9 +14,9 @@ use super::file::{FileError, read_bounded};
 use super::http::{ForgeError, Http, authorization_header};
 use crate::limits;
 use gitwork_core::config::commit_status::GithubAppConfig;
-use gitwork_core::report::forge::response;
-use gitwork_core::report::forge::response::Rejection;
-use gitwork_core::report::forge::{ForgeTarget, jwt};
+use gitwork_report::forge::response;
+use gitwork_report::forge::response::Rejection;
+use gitwork_report::forge::{ForgeTarget, jwt};
 
 const PURPOSE: &str = "key of the App";
 /// A token is not used in the last seconds before its expiry.

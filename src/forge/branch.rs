@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use super::reporter::{Count, StatusFeed};
 use gitwork_core::model::operation_error::{OperationError, describe};
-use gitwork_core::report::status::source::SourceStatus;
 use gitwork_git::{Published, PushError, StatusBranch};
+use gitwork_report::status::source::SourceStatus;
 use gitwork_retry::{RetryClass, log_error};
 use gitwork_runtime::clock::WallClock;
 

@@ -9,15 +9,15 @@ use super::file::{FileError, read_secret};
 use super::http::{ForgeError, Http, Received, authorization_header};
 use gitwork_core::config::commit_status::CommitStatusConfig;
 use gitwork_core::model::name::{CommitId, RepoPath};
-use gitwork_core::report::forge::checks;
-use gitwork_core::report::forge::checks::ANNOTATIONS_PER_REQUEST;
-use gitwork_core::report::forge::config::Login;
-use gitwork_core::report::forge::response;
-use gitwork_core::report::forge::response::Rejection;
-use gitwork_core::report::forge::{
+use gitwork_report::forge::checks;
+use gitwork_report::forge::checks::ANNOTATIONS_PER_REQUEST;
+use gitwork_report::forge::config::Login;
+use gitwork_report::forge::response;
+use gitwork_report::forge::response::Rejection;
+use gitwork_report::forge::{
     AddressError, CommitState, CommitStatus, ForgeTarget, HttpRequest, request,
 };
-use gitwork_core::report::status::source::SourceStatus;
+use gitwork_report::status::source::SourceStatus;
 use gitwork_runtime::clock::WallClock;
 
 /// Check runs in memory, for updates. Past the limit the oldest ones are dropped.
@@ -66,7 +66,7 @@ impl ForgeClient {
             ca_file: config.ca_file.as_ref().map(PathBuf::from),
             proxy: config.proxy.clone(),
         };
-        let how = match config.login()? {
+        let how = match Login::of(config)? {
             Login::Token(file) => How::Statuses { token_file: PathBuf::from(file) },
             Login::App(app) => How::Checks {
                 app: Arc::new(App::new(app)),

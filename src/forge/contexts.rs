@@ -8,9 +8,9 @@ use crate::limits;
 use gitwork_core::config::commit_status::ContextConfig;
 use gitwork_core::model::name::{ClusterName, GroupName};
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
-use gitwork_core::report::forge::Part;
-use gitwork_core::report::status::RolloutVerdict;
-use gitwork_core::report::status::source::SourceStatus;
+use gitwork_report::forge::Part;
+use gitwork_report::status::RolloutVerdict;
+use gitwork_report::status::source::SourceStatus;
 
 /// Why the configured contexts are invalid. `index` counts the entries from 0.
 #[derive(Debug, thiserror::Error)]

@@ -23,9 +23,9 @@ use rustls::{ClientConfig, RootCertStore};
 use super::file::{FileError, read_bounded};
 use crate::limits;
 use gitwork_core::model::operation_error::{ErrorClass, OperationError, describe};
-use gitwork_core::report::forge::request::authorization;
-use gitwork_core::report::forge::response::{ForgeResponse, Rejection};
-use gitwork_core::report::forge::{ForgeTarget, HttpRequest};
+use gitwork_report::forge::request::authorization;
+use gitwork_report::forge::response::{ForgeResponse, Rejection};
+use gitwork_report::forge::{ForgeTarget, HttpRequest};
 
 /// Why there is no response. The message never holds the token.
 #[derive(Debug, thiserror::Error)]

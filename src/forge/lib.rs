@@ -1,5 +1,5 @@
 //! Reports the state of a source's clusters at its repository: commit statuses over HTTP, and the
-//! status branch. [`gitwork_core::report::forge`] decides on content and schedule.
+//! status branch. [`gitwork_report::forge`] decides on content and schedule.
 //!
 //! - [`ForgeClient`] writes one commit status, or one check run of a GitHub App.
 //! - [`CommitStatusReporter`] is the task that keeps a source's commit statuses up to date.
@@ -10,7 +10,7 @@
 //! ```no_run
 //! use gitwork_core::config::commit_status::CommitStatusConfig;
 //! use gitwork_core::model::name::{CommitId, RepoPath};
-//! use gitwork_core::report::forge::{CommitState, CommitStatus};
+//! use gitwork_report::forge::{CommitState, CommitStatus, ForgeTarget};
 //! use gitwork_forge::ForgeClient;
 //! use gitwork_runtime::clock::WallClock;
 //!
@@ -18,7 +18,7 @@
 //! #     config: CommitStatusConfig,
 //! #     commit: CommitId,
 //! # ) -> Result<(), Box<dyn std::error::Error>> {
-//! let target = config.target("https://github.com/acme/fleet.git")?;
+//! let target = ForgeTarget::of(&config, "https://github.com/acme/fleet.git")?;
 //! let client = ForgeClient::new(target, &config, &RepoPath::root(), WallClock::system())?;
 //! let status = CommitStatus {
 //!     part: None,

@@ -10,10 +10,10 @@ use tokio::time::Instant;
 use super::client::ForgeClient;
 use super::contexts::Contexts;
 use crate::limits;
-use gitwork_core::report::forge::response::Rejection;
-use gitwork_core::report::forge::{CommitState, CommitStatus, Next, OpenStatus, StatusQueue};
-use gitwork_core::report::status::RolloutVerdict;
-use gitwork_core::report::status::source::SourceStatus;
+use gitwork_report::forge::response::Rejection;
+use gitwork_report::forge::{CommitState, CommitStatus, Next, OpenStatus, StatusQueue};
+use gitwork_report::status::RolloutVerdict;
+use gitwork_report::status::source::SourceStatus;
 use gitwork_retry::log_error;
 
 /// The source's state as last published by the engine; `None` before it is known.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::error::FetchError;
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
-use gitwork_core::report::status_branch::SUMMARY_FILE;
+use gitwork_report::status_branch::SUMMARY_FILE;
 
 /// Why the status was not pushed.
 #[derive(Debug, thiserror::Error)]

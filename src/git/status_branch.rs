@@ -26,8 +26,8 @@ use super::status_tree::build;
 use super::transport::{Bounds, RemoteAttempt, with_attempt};
 use crate::limits;
 use gitwork_core::model::name::CommitId;
-use gitwork_core::report::status::source::SourceStatus;
-use gitwork_core::report::status_branch::{SUMMARY_FILE, StatusSummary, file_changes};
+use gitwork_report::status::source::SourceStatus;
+use gitwork_report::status_branch::{SUMMARY_FILE, StatusSummary, file_changes};
 
 /// The local reference for the remote branch's tip.
 const TIP: &str = "refs/gitwork/status-tip";

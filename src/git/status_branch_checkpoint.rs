@@ -11,7 +11,7 @@ use super::remote::Remote;
 use super::status_branch::StatusBranch;
 use gitwork_core::model::digest::Digest;
 use gitwork_core::model::name::{GroupName, SourceId};
-use gitwork_core::report::status_branch::StatusSummary;
+use gitwork_report::status_branch::StatusSummary;
 
 /// The highest credible generation: one a second for 136 years. A higher number on the branch is
 /// ignored, so that a client with push rights cannot make gitwork trust it.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use git2::Oid;
 
 use gitwork_core::model::name::RepoPath;
-use gitwork_core::report::status_branch::FileChange;
+use gitwork_report::status_branch::FileChange;
 
 const FILE_MODE: i32 = 0o100_644;
 const FOLDER_MODE: i32 = 0o040_000;

@@ -10,7 +10,7 @@ use crate::response::Verb;
 use crate::work_kind::WorkKind;
 use crate::{HubError, bounded, unavailable};
 use gitwork_core::model::name::WorkKey;
-use gitwork_core::report::status::transition::EventNote;
+use gitwork_report::status::transition::EventNote;
 
 /// The reporting controller: Kubernetes requires a qualified name.
 const CONTROLLER: &str = "gitwork.dev/gitwork";

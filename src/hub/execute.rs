@@ -14,7 +14,7 @@ use crate::limits;
 use gitwork_core::model::name::ClusterName;
 use gitwork_core::plan::Effect;
 use gitwork_core::plan::observed::ObservedWork;
-pub use gitwork_core::sync::hub::{ExecuteError, Outcome, Task};
+pub use gitwork_sync::hub::{ExecuteError, Outcome, Task};
 
 #[cfg(test)]
 mod tests;

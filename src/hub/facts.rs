@@ -22,7 +22,7 @@ use gitwork_core::model::facts::{
     ClusterFacts, DecisionGroupFacts, Facts, PlacementFacts, PlacementKey,
 };
 use gitwork_core::model::name::ClusterName;
-use gitwork_core::sync::observed_facts::{
+use gitwork_sync::observed_facts::{
     DecisionFacts, DecisionKey, FactsEvent, ObjectEvent, ObservedFacts,
 };
 

@@ -16,12 +16,12 @@ use crate::fleet_resource::{Resource, value};
 use crate::limits;
 use gitwork_core::model::name::{ClusterName, SourceId};
 use gitwork_core::model::work::{LABEL_MANAGED_BY, LABEL_SOURCE, MANAGER};
-use gitwork_core::report::explain::ClusterReachability;
-use gitwork_core::report::status;
-use gitwork_core::report::status::live::ViewEvent;
-use gitwork_core::report::status::source_report;
-use gitwork_core::report::status::source_report::ReportedSource;
-use gitwork_core::report::status::tree::WorkTree;
+use gitwork_report::explain::ClusterReachability;
+use gitwork_report::status;
+use gitwork_report::status::live::ViewEvent;
+use gitwork_report::status::source_report;
+use gitwork_report::status::source_report::ReportedSource;
+use gitwork_report::status::tree::WorkTree;
 
 /// The works to read, as far as the API server can select them.
 #[derive(Debug, Clone, PartialEq, Eq)]

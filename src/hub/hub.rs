@@ -9,7 +9,7 @@ use gitwork_core::plan::Effect;
 use gitwork_core::plan::directives::Directives;
 use gitwork_core::plan::observed::{ObservedWork, WorkContent};
 use gitwork_core::plan::record::Record;
-use gitwork_core::sync::hub::{HubError, HubEvent, StoredRecord};
+use gitwork_sync::hub::{HubError, HubEvent, StoredRecord};
 
 /// The default namespace of gitwork's own objects, as in `deploy/gitwork.yaml`.
 pub const NAMESPACE: &str = "gitwork";

@@ -43,7 +43,7 @@ mod work_client;
 mod work_kind;
 
 pub use error_class::class_of_request;
-pub use gitwork_core::sync::hub::{HubError, HubEvent, StoredRecord};
+pub use gitwork_sync::hub::{HubError, HubEvent, StoredRecord};
 pub use hub::{Hub, NAMESPACE, read_contents};
 pub use kube_hub::KubeHub;
 pub use lease_client::LeaseClient;

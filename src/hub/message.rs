@@ -1,7 +1,7 @@
 //! Messages from outside, in errors of the hub.
 
-use gitwork_core::sync::hub::HubError;
 use gitwork_kube::message::{MESSAGE_CHARS_MAX, one_line};
+use gitwork_sync::hub::HubError;
 
 /// A message from outside on one line, for logs and commit statuses.
 pub fn bounded(message: &str) -> String {

@@ -8,8 +8,8 @@ use crate::HubError;
 use crate::lease_client::{LeaseClient, new_lease};
 use gitwork_core::model::name::SourceId;
 use gitwork_core::model::work::{LABEL_SOURCE, MANAGER};
-use gitwork_core::report::forge::OpenStatus;
-use gitwork_core::report::status::source_report::{ReportedSource, SourceReport};
+use gitwork_report::forge::OpenStatus;
+use gitwork_report::status::source_report::{ReportedSource, SourceReport};
 
 /// The annotation with the report.
 const ANNOTATION: &str = "gitwork.dev/report";

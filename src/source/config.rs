@@ -7,8 +7,8 @@ use gitwork_core::config::tenancy::Tenancy;
 use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::{RepoPath, SourceId};
 use gitwork_core::render::object_checks::SchemaChecks;
-use gitwork_core::report::forge::WebPages;
 use gitwork_git::{LocalRepository, Reference, Remote};
+use gitwork_report::forge::WebPages;
 
 /// The configuration of one source.
 #[derive(Debug, Clone)]

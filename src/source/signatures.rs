@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use gitwork_core::model::name::{CommitId, RepoPath};
-use gitwork_core::report::review::Signatures;
+use gitwork_report::review::Signatures;
 
 use crate::error::SourceReadError;
 use crate::origin::Origin;

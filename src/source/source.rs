@@ -9,7 +9,7 @@ use gitwork_core::model::digest::Digest;
 use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::GroupName;
 use gitwork_core::rollout::earlier::EarlierContents;
-use gitwork_core::sync::verification_base::VerificationBase;
+use gitwork_sync::verification_base::VerificationBase;
 
 use crate::checkpoint::Checkpoint;
 use crate::config::{SourceConfig, SourceLocation};
@@ -44,6 +44,12 @@ impl Source {
     /// Renders on so many threads. The result is the same with any number.
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.reading.renderer.set_threads(threads);
+        self
+    }
+
+    /// Drops the text of each work once it is checked: for what needs the diagnostics only.
+    pub fn without_texts(mut self) -> Self {
+        self.reading.renderer.drop_texts();
         self
     }
 

@@ -16,14 +16,14 @@ pub use crate::policy_file::requires_signatures;
 use crate::walk::Walk;
 use gitwork_core::config::signers::{SignerKeys, SignerPolicy, SignerPolicyProblem};
 use gitwork_core::model::name::{CommitId, RepoPath};
-use gitwork_core::report::review::Signatures;
 use gitwork_core::signature::policy::{CompiledPolicy, PolicyOrigin};
 use gitwork_core::signature::verification::VerificationFailure;
-use gitwork_core::sync::verification_base::VerificationBase;
 use gitwork_git::changed_files::ComparisonBudget;
 use gitwork_git::credential_file::read_credential;
 use gitwork_git::{AncestorCheck, FetchError, Repository};
+use gitwork_report::review::Signatures;
 use gitwork_signatures::Keyring;
+use gitwork_sync::verification_base::VerificationBase;
 
 /// The commit that may be applied.
 #[derive(Debug, Clone)]

@@ -20,7 +20,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use gitwork_core::model::name::CommitId;
-use gitwork_core::report::status_branch::StatusSummary;
+use gitwork_report::status_branch::StatusSummary;
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use gitwork_core::model::name::{SourceId, WorkKey};
-use gitwork_core::report::status::State;
-use gitwork_core::report::status::source::{SourceStatus, WorkState};
-use gitwork_core::report::status::view::StatusView;
+use gitwork_report::status::State;
+use gitwork_report::status::source::{SourceStatus, WorkState};
+use gitwork_report::status::view::StatusView;
 use jiff::Timestamp;
 
 /// A work in this state since 1970, of which the agent has reported `view`.

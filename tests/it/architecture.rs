@@ -26,6 +26,8 @@ const CRATES: &[&str] = &[
     "rules",
     "schemas",
     "core",
+    "report",
+    "sync",
     "signatures",
     "replica-sets",
     "admission-rules",
@@ -43,18 +45,8 @@ const CRATES: &[&str] = &[
 ];
 
 /// The layers inside the core, lowest first.
-const CORE_LAYERS: &[&str] = &[
-    "limits",
-    "model",
-    "text",
-    "config",
-    "signature",
-    "rollout",
-    "render",
-    "plan",
-    "report",
-    "sync",
-];
+const CORE_LAYERS: &[&str] =
+    &["limits", "model", "text", "config", "signature", "rollout", "render", "plan"];
 
 /// Crates whose functions depend on their arguments alone.
 const PURE: &[&str] = &[
@@ -64,6 +56,8 @@ const PURE: &[&str] = &[
     "rules",
     "schemas",
     "core",
+    "report",
+    "sync",
     "signatures",
     "replica-sets",
     "admission-rules",

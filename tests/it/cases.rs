@@ -27,10 +27,10 @@ use gitwork_core::plan::observed::{Observed, ObservedWork, WorkContent};
 use gitwork_core::plan::{self, LastKnownStates, Plan, PlanPolicy, Remarks, removed_candidates};
 use gitwork_core::render::desired::{Desired, UncertainMembers};
 use gitwork_core::render::renderer::Renderer;
-use gitwork_core::report::outputs::OutputKind;
-use gitwork_core::report::review::{self, Review};
 use gitwork_core::text::diagnostics;
 use gitwork_core::text::style::ColorMode;
+use gitwork_report::outputs::OutputKind;
+use gitwork_report::review::{self, Review};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -6,10 +6,10 @@ use std::process::Output;
 use std::sync::Arc;
 
 use gitwork_core::model::name::SourceId;
-use gitwork_core::report::outputs::OutputKind;
-use gitwork_core::report::status::source_report::SourceReport;
 use gitwork_hub::KubeHub;
 use gitwork_hub::source_report::ReportStore;
+use gitwork_report::outputs::OutputKind;
+use gitwork_report::status::source_report::SourceReport;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tempfile::TempDir;

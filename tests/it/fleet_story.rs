@@ -8,8 +8,8 @@ use gitwork_core::plan::drift_backoff::Contentions;
 use gitwork_core::plan::observed::{Observed, ObservedWork};
 use gitwork_core::plan::{Action, LastKnownStates, Plan, PlanPolicy, Reason, plan};
 use gitwork_core::render::desired::Desired;
-use gitwork_core::report::review::{RemovalOutcome, RemovedObject, Review, WorkChange, would_hold};
-use gitwork_core::report::status::source::{SourceStatus, StatusInputs};
+use gitwork_report::review::{RemovalOutcome, RemovedObject, Review, WorkChange, would_hold};
+use gitwork_report::status::source::{SourceStatus, StatusInputs};
 use gitwork_simulation::week::clusters::facts;
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! The JSON output of commands against its documented schemas (`docs/schema/*-output.json`): those
 //! of the repository cases, and those of the built program.
 
-use gitwork_core::report::outputs::OutputKind;
+use gitwork_report::outputs::OutputKind;
 use serde_json::{Map, Value};
 
 use crate::cases;

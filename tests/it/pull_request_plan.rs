@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Output;
 
 use gitwork_core::model::name::CommitId;
-use gitwork_core::report::outputs::OutputKind;
+use gitwork_report::outputs::OutputKind;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -7,9 +7,9 @@ use gitwork_core::limits;
 use gitwork_core::model::name::{ClusterName, CommitId, ObjectId, RepoPath, WorkKey, WorkName};
 use gitwork_core::model::work::{DeletionPolicy, DesiredWork, WorkBody};
 use gitwork_core::render::desired::{Desired, Frozen};
-use gitwork_core::report::forge::WebPages;
-use gitwork_core::report::review::{Review, markdown, text};
 use gitwork_core::text::style::ColorMode;
+use gitwork_report::forge::WebPages;
+use gitwork_report::review::{Review, markdown, text};
 use serde_json::{Value, json};
 
 use crate::cases;

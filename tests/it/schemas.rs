@@ -3,8 +3,8 @@
 
 use gitwork_core::config::file_kind::join_lines;
 use gitwork_core::config::{FileKind, OCM_FIELDS};
-use gitwork_core::report::outputs::OutputKind;
-use gitwork_core::report::status_branch::StatusSummary;
+use gitwork_report::outputs::OutputKind;
+use gitwork_report::status_branch::StatusSummary;
 use schemars::transform::{RecursiveTransform, Transform as _};
 use serde_json::Value;
 

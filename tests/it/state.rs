@@ -9,10 +9,10 @@ use gitwork_core::plan::drift_backoff;
 use gitwork_core::plan::observed::ObservedWork;
 use gitwork_core::plan::{Effect, LastKnownStates, Reason};
 use gitwork_core::render::desired::Desired;
-use gitwork_core::sync::guards::GuardOptions;
-use gitwork_core::sync::state::SyncState;
 use gitwork_hub::execute::{ExecuteError, Outcome, Task};
 use gitwork_hub::{HubError, HubEvent};
+use gitwork_sync::guards::GuardOptions;
+use gitwork_sync::state::SyncState;
 use serde_json::{Value, json};
 
 use crate::memory_repository::{files, render, source};

@@ -9,14 +9,14 @@ use gitwork_core::model::digest::Digest;
 use gitwork_core::model::name::{ClusterName, CommitId, GroupName, SourceId, WorkKey, WorkName};
 use gitwork_core::model::operation_error::OperationError as _;
 use gitwork_core::plan::rollout_progress::GroupProgress;
-use gitwork_core::report::status::State;
-use gitwork_core::report::status::source::SourceStatus;
-use gitwork_core::report::status_branch::StatusSummary;
 use gitwork_forge::StatusBranchReporter;
 use gitwork_git::{
     Auth, FetchError, Published, PublishedRecord, PushError, Remote, StatusBranch,
     StatusBranchCheckpoint,
 };
+use gitwork_report::status::State;
+use gitwork_report::status::source::SourceStatus;
+use gitwork_report::status_branch::StatusSummary;
 use gitwork_runtime::clock::WallClock;
 use tokio::sync::watch;
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use gitwork_core::report::outputs::OutputKind;
 use gitwork_hub::KubeHub;
+use gitwork_report::outputs::OutputKind;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};

@@ -38,6 +38,30 @@ impl Provider {
     pub fn as_str(self) -> &'static str {
         Self::ALL.iter().find(|(provider, _)| *provider == self).map_or("", |(_, word)| word)
     }
+
+    /// The longest description in characters. GitHub and Bitbucket Data Center reject longer ones
+    /// (their REST documentation), GitLab stores this many. The other forges get the same limit.
+    pub fn description_chars_max(self) -> usize {
+        if self == Self::Github { 140 } else { 255 }
+    }
+
+    /// The longest context in characters. Bitbucket Cloud limits `key` to 40 (its REST
+    /// documentation).
+    pub fn context_chars_max(self) -> usize {
+        if self == Self::BitbucketCloud { 40 } else { 255 }
+    }
+
+    /// The permission that a token needs, in the forge's own terms.
+    pub fn permission(self) -> &'static str {
+        match self {
+            Self::Github => "`repo:status`, or \"Commit statuses: write\" for a fine-grained one",
+            Self::Gitlab => "the scope `api` and the role Developer",
+            Self::Gitea => "`write:repository`",
+            Self::BitbucketCloud => "\"Repositories: write\"",
+            Self::BitbucketDataCenter => "\"Repository read\"",
+            Self::AzureDevops => "\"Code (status)\"",
+        }
+    }
 }
 
 impl fmt::Display for Provider {

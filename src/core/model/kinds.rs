@@ -143,6 +143,11 @@ impl KindIndex {
         !self.frozen.is_empty()
     }
 
+    /// The plural of one of Kubernetes' own kinds; `None` for any other.
+    pub fn built_in(group: &str, kind: &str) -> Option<&'static str> {
+        built_in(group, kind).map(|(resource, _)| resource)
+    }
+
     /// Names a kind of an API group; the core group is the empty text.
     pub(crate) fn lookup(&self, group: &str, kind: &str) -> Found {
         if let Some((resource, namespaced)) = built_in(group, kind) {

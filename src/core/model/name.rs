@@ -140,12 +140,12 @@ pub struct WorkKey {
 
 impl WorkKey {
     /// Sorts before every work of the cluster, and after those of clusters before it.
-    pub(crate) fn least_of(cluster: &ClusterName) -> Self {
+    pub fn least_of(cluster: &ClusterName) -> Self {
         Self { cluster: cluster.clone(), work: WorkName("".into()) }
     }
 
     /// The entries of one cluster.
-    pub(crate) fn entries_of<'a, T>(
+    pub fn entries_of<'a, T>(
         all: &'a BTreeMap<Self, T>,
         cluster: &ClusterName,
     ) -> impl Iterator<Item = (&'a Self, &'a T)> + use<'a, T> {

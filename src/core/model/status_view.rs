@@ -277,7 +277,7 @@ fn is_bad(kind: &str, status: &str, reason: &str) -> bool {
 }
 
 /// The values of `statusFeedback`, which have one field for each type (OCM: FieldValue).
-pub(crate) fn feedback(manifest: &Value) -> BTreeMap<String, Value> {
+pub fn feedback(manifest: &Value) -> BTreeMap<String, Value> {
     let values = manifest.pointer("/statusFeedback/values").and_then(Value::as_array);
     let values = values.into_iter().flatten().take(limits::STATUS_FEEDBACK_MAX);
     let read = |value: &Value| {
@@ -303,7 +303,7 @@ impl Condition {
     }
 
     /// One of a work at `generation`, or one `of` an entry of `resourceStatus.manifests`.
-    pub(crate) fn read(condition: &Value, generation: i64, of: Option<&Value>) -> Self {
+    pub fn read(condition: &Value, generation: i64, of: Option<&Value>) -> Self {
         let field = |name: &str| text(condition, name).map(short).unwrap_or_default();
         let observed = condition.get("observedGeneration").and_then(Value::as_i64);
         Self {
@@ -321,7 +321,7 @@ impl Condition {
 }
 
 /// A text of the agent's, truncated.
-pub(crate) fn short(text: &str) -> String {
+pub fn short(text: &str) -> String {
     truncate_chars(text, limits::STATUS_TEXT_CHARS_MAX).into_owned()
 }
 

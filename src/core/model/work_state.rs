@@ -88,26 +88,30 @@ impl fmt::Display for State {
 }
 
 /// Text of a cluster is shown up to this many characters.
-pub(crate) const MESSAGE_CHARS_MAX: usize = 1_000;
+pub const MESSAGE_CHARS_MAX: usize = 1_000;
 
-pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
+/// The text at a JSON pointer.
+pub fn text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
     object.pointer(pointer).and_then(Value::as_str)
 }
 
 /// The conditions of a work or of one of its manifests. An agent may write anything into them: what
 /// is no condition counts as none.
-pub(crate) struct Conditions<'a> {
-    pub(crate) all: &'a [Value],
+pub struct Conditions<'a> {
+    /// As they are in the status.
+    pub all: &'a [Value],
     generation: Option<i64>,
 }
 
 impl<'a> Conditions<'a> {
-    pub(crate) fn of(status: Option<&'a Value>, generation: Option<i64>) -> Self {
+    /// The conditions of a status. `generation`: that of the work; `None` for a manifest.
+    pub fn of(status: Option<&'a Value>, generation: Option<i64>) -> Self {
         let all = status.and_then(|status| status.get("conditions")).and_then(Value::as_array);
         Self { all: all.map_or(&[], Vec::as_slice), generation }
     }
+
     /// The condition, where it is about the present generation.
-    pub(crate) fn get(&self, kind: &str) -> Option<&'a Value> {
+    pub fn get(&self, kind: &str) -> Option<&'a Value> {
         self.all.iter().find(|condition| {
             condition.get("type").and_then(Value::as_str) == Some(kind)
                 && (self.generation.is_none()
@@ -115,14 +119,17 @@ impl<'a> Conditions<'a> {
                         == self.generation)
         })
     }
-    pub(crate) fn is(&self, kind: &str, status: &str) -> Option<&'a Value> {
+
+    /// The condition if it has this status.
+    pub fn is(&self, kind: &str, status: &str) -> Option<&'a Value> {
         let is_status =
             |condition: &&Value| condition.get("status").and_then(Value::as_str) == Some(status);
         self.get(kind).filter(is_status)
     }
 }
 
-pub(crate) fn judge<'a>(conditions: &Conditions<'a>) -> (State, Option<&'a Value>) {
+/// What the conditions make of a work or manifest, and the one that says so.
+pub fn judge<'a>(conditions: &Conditions<'a>) -> (State, Option<&'a Value>) {
     if let Some(failed) = conditions.is("Applied", "False") {
         return (State::Failed, Some(failed));
     }
@@ -144,7 +151,8 @@ pub(crate) fn judge<'a>(conditions: &Conditions<'a>) -> (State, Option<&'a Value
     (State::Applied, Some(applied))
 }
 
-pub(crate) fn first_failure(manifests: &[Value]) -> Option<String> {
+/// The first manifest that the agent could not apply, with its message.
+pub fn first_failure(manifests: &[Value]) -> Option<String> {
     manifests.iter().find_map(|manifest| {
         let failed = Conditions::of(Some(manifest), None).is("Applied", "False")?;
         let text = format!("{}: {}", object_name(manifest), condition_message(manifest, failed));
@@ -160,14 +168,15 @@ pub(crate) fn object_name(manifest: &Value) -> String {
     format!("{} {namespace}{slash}{}", name("kind"), name("name"))
 }
 
-pub(crate) fn is_secret(manifest: &Value) -> bool {
+/// Whether the entry of a manifest is about a Secret.
+pub fn is_secret(manifest: &Value) -> bool {
     let meta = |field: &str| text(manifest, &format!("/resourceMeta/{field}"));
     meta("kind") == Some("Secret") || meta("resource") == Some("secrets")
 }
 
 /// A condition's message. An API server may quote a Secret's data in what it says of one, so that
 /// is not shown.
-pub(crate) fn condition_message<'a>(manifest: &Value, condition: &'a Value) -> &'a str {
+pub fn condition_message<'a>(manifest: &Value, condition: &'a Value) -> &'a str {
     if is_secret(manifest) {
         "what was said of this Secret is not shown, as it may quote its data"
     } else {

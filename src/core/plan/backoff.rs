@@ -74,7 +74,7 @@ impl Backoffs {
     }
 
     /// Whether `effect` may be tried at `now`.
-    pub(crate) fn is_due(&self, key: &WorkKey, effect: &Effect, now: Duration) -> bool {
+    pub fn is_due(&self, key: &WorkKey, effect: &Effect, now: Duration) -> bool {
         self.waits.get(key).is_none_or(|wait| wait.due <= now || wait.goal != Goal::of(effect))
     }
 

@@ -41,7 +41,7 @@ impl Budget {
     }
 
     /// The lower bound of both, for each number.
-    pub(crate) fn stricter(self, other: Self) -> Self {
+    pub fn stricter(self, other: Self) -> Self {
         Self {
             works: self.works.min(other.works),
             percent: self.percent.min(other.percent),
@@ -153,7 +153,7 @@ impl fmt::Display for Excess {
 
 /// All budgets that a plan must keep.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct AllBudgets<'a> {
+pub struct AllBudgets<'a> {
     of_source: Budget,
     of_clusters: BTreeSet<&'a ClusterBudget>,
     of_groups: BTreeSet<&'a GroupBudget>,
@@ -162,7 +162,7 @@ pub(crate) struct AllBudgets<'a> {
 impl<'a> AllBudgets<'a> {
     /// `of_source`: for the works of the whole source, of each cluster and of each group.
     /// `further`: the files whose budgets for some clusters or groups count.
-    pub(crate) fn new(of_source: Budget, further: impl Iterator<Item = &'a Budgets>) -> Self {
+    pub fn new(of_source: Budget, further: impl Iterator<Item = &'a Budgets>) -> Self {
         let mut all = Self { of_source, ..Self::default() };
         for budgets in further {
             all.of_clusters.extend(&budgets.clusters);
@@ -174,11 +174,11 @@ impl<'a> AllBudgets<'a> {
 
 /// The deletions of a plan, and the works that it keeps.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct DeletionCounts {
+pub struct DeletionCounts {
     /// By the cluster of the works.
-    pub(crate) clusters: BTreeMap<ClusterName, DeletionCount>,
+    pub clusters: BTreeMap<ClusterName, DeletionCount>,
     /// By the group that has their folder. A group without deletions need not be here.
-    pub(crate) groups: BTreeMap<GroupName, DeletionCount>,
+    pub groups: BTreeMap<GroupName, DeletionCount>,
 }
 
 /// The unapproved deletions that a plan may not make, each with the bound.
@@ -189,14 +189,14 @@ pub(crate) struct DeletionCounts {
 /// cluster, must not hold others. Approved deletions do not count as deleted, but these works do
 /// not stay either.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct OverBudget {
+pub struct OverBudget {
     clusters: BTreeMap<ClusterName, Excess>,
     groups: BTreeMap<GroupName, Excess>,
 }
 
 impl OverBudget {
     /// Compares the deletions with the budgets.
-    pub(crate) fn find(budgets: &AllBudgets<'_>, counts: &DeletionCounts) -> Self {
+    pub fn find(budgets: &AllBudgets<'_>, counts: &DeletionCounts) -> Self {
         let DeletionCounts { clusters, groups } = counts;
         Self {
             clusters: clusters_over_budget(budgets, clusters),
@@ -205,11 +205,7 @@ impl OverBudget {
     }
 
     /// The bound that holds the deletion of a work of this cluster, and of this group.
-    pub(crate) fn excess(
-        &self,
-        cluster: &ClusterName,
-        group: Option<&GroupName>,
-    ) -> Option<&Excess> {
+    pub fn excess(&self, cluster: &ClusterName, group: Option<&GroupName>) -> Option<&Excess> {
         self.clusters.get(cluster).or_else(|| self.groups.get(group?))
     }
 }

@@ -17,14 +17,16 @@ use crate::render::desired::{Desired, Frozen, UncertainMembers};
 
 /// The state of one cluster in Git and on the hub, as if the source had no other cluster.
 #[derive(Debug)]
-pub(crate) struct ClusterInputs {
-    pub(crate) desired: Desired,
-    pub(crate) observed: Observed,
+pub struct ClusterInputs {
+    /// Its works in Git.
+    pub desired: Desired,
+    /// Its works on the hub.
+    pub observed: Observed,
 }
 
 impl ClusterInputs {
     /// The state of a cluster.
-    pub(crate) fn of(desired: &Desired, observed: &Observed, name: &ClusterName) -> Self {
+    pub fn of(desired: &Desired, observed: &Observed, name: &ClusterName) -> Self {
         let Frozen { source, deletes, clusters_beside_unnamed, .. } = &desired.frozen;
         let Frozen { groups_beside_unnamed, groups, open_groups, .. } = &desired.frozen;
         let Frozen { clusters, works, folders, objects, .. } = &desired.frozen;
@@ -96,14 +98,14 @@ impl DesiredChange {
     }
 
     /// The clusters that differ from this state, if it is the compared one.
-    pub(crate) fn since(&self, before: &Arc<Desired>) -> Option<&ChangedClusters> {
+    pub fn since(&self, before: &Arc<Desired>) -> Option<&ChangedClusters> {
         let is_compared = std::ptr::eq(self.before.as_ptr(), Arc::as_ptr(before));
         is_compared.then_some(&self.clusters)
     }
 }
 
 /// The clusters whose inputs differ between two states of Git.
-pub(crate) fn changed_clusters(before: &Desired, now: &Desired) -> ChangedClusters {
+pub fn changed_clusters(before: &Desired, now: &Desired) -> ChangedClusters {
     // These decide about no candidate, or about the plan of the whole source.
     let Desired { commit: _, rules: _, approved: _, rollouts: _, diagnostics: _, .. } = now;
     let Desired { source, works, delivered, frozen, suspended, later, .. } = now;

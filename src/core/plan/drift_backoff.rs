@@ -145,7 +145,7 @@ impl DriftBackoffs {
     }
 
     /// The next time at which the contentions change without a write: a wait or a contention ends.
-    pub(crate) fn next_change(&self, now: Duration) -> Option<Duration> {
+    pub fn next_change(&self, now: Duration) -> Option<Duration> {
         let ends = self.works.values().filter_map(|last| {
             let drift = last.drift.as_ref().filter(|drift| drift.rounds > 0)?;
             Some([last.at.saturating_add(drift.wait()), last.at.saturating_add(CALM)])

@@ -22,7 +22,7 @@ pub mod backoff;
 mod blocked;
 pub mod budget;
 mod candidates;
-pub(crate) mod cluster_inputs;
+pub mod cluster_inputs;
 pub mod conflicting_manager;
 mod deletion_budget;
 pub mod directives;
@@ -60,7 +60,7 @@ pub mod step;
 mod step_tests;
 mod summary;
 pub(crate) mod update_strategies;
-pub(crate) mod work_spec;
+pub mod work_spec;
 
 pub use action::Action;
 pub use candidates::removed_candidates;

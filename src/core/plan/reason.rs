@@ -207,9 +207,9 @@ impl Reason {
 
     /// The code of a work that another writer keeps changing. Reports use it also while the work
     /// is up to date.
-    pub(crate) const BACKED_OFF: &'static str = "BackedOff";
+    pub const BACKED_OFF: &'static str = "BackedOff";
     /// The code of a work that takes part in a move. The hub alone does not show it.
-    pub(crate) const MOVES_OBJECTS: &'static str = "MovesObjects";
+    pub const MOVES_OBJECTS: &'static str = "MovesObjects";
 
     /// A stable word for machines: JSON output and metric labels.
     pub fn code(&self) -> &'static str {

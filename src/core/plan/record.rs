@@ -111,12 +111,12 @@ pub struct RecordInputs<'a> {
 
 /// As an annotation has it. For numbers, texts and lists: there is nothing in them that JSON does
 /// not take.
-pub(crate) fn to_text(kept: &impl Serialize) -> String {
+pub fn to_text(kept: &impl Serialize) -> String {
     serde_json::to_string(kept).unwrap_or_default()
 }
 
 /// What [`to_text`] wrote. All annotations of an object are no larger than the bound (Kubernetes).
-pub(crate) fn from_text<T: DeserializeOwned>(text: &str) -> Result<T, RecordError> {
+pub fn from_text<T: DeserializeOwned>(text: &str) -> Result<T, RecordError> {
     let (bytes, limit) = (text.len(), limits::RECORD_BYTES_MAX);
     if bytes > limit {
         return Err(RecordError::TooLarge { bytes, limit });

@@ -58,7 +58,7 @@ pub struct AppliedCommits {
 
 impl AppliedCommits {
     /// Whether the hub showed each of `commits` as applied.
-    pub(crate) fn has_all(&self, commits: &BTreeSet<CommitId>) -> bool {
+    pub fn has_all(&self, commits: &BTreeSet<CommitId>) -> bool {
         let has =
             |commit: &CommitId| self.recorded == Some(*commit) || self.on_works.contains(commit);
         commits.iter().all(has)
@@ -76,7 +76,7 @@ pub struct HeadAncestry {
 impl HeadAncestry {
     /// The commits to look up in Git before `rewound` is known for all of `commits`. If the head
     /// has moved, the old head comes first: a head that builds on it builds on its ancestors, too.
-    pub(crate) fn unknown_commits(
+    pub fn unknown_commits(
         &self,
         head: CommitId,
         commits: impl IntoIterator<Item = CommitId>,
@@ -120,12 +120,12 @@ impl HeadAncestry {
     }
 
     /// Whether the head is known to build on a commit.
-    pub(crate) fn is_reached(&self, commit: CommitId) -> bool {
+    pub fn is_reached(&self, commit: CommitId) -> bool {
         self.reached.contains(&commit)
     }
 
     /// Whether the head is not known to abandon any commit.
-    pub(crate) fn is_clear(&self) -> bool {
+    pub fn is_clear(&self) -> bool {
         self.unreached.is_empty()
     }
 

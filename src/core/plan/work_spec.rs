@@ -15,7 +15,7 @@ use crate::render::work_folder::wire_size;
 
 /// The objects of a work, with what decides who owns them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct WorkSpec {
+pub struct WorkSpec {
     manifests: BTreeMap<ObjectDigest, Value>,
     strategies: UpdateStrategies,
     delete_option: DeletionPolicy,
@@ -23,7 +23,7 @@ pub(crate) struct WorkSpec {
 
 impl WorkSpec {
     /// Reads `spec` of a ManifestWork, or the template of a ManifestWorkReplicaSet.
-    pub(crate) fn of(mut spec: Value) -> Self {
+    pub fn of(mut spec: Value) -> Self {
         if let Some(template) = spec.get_mut(TEMPLATE) {
             spec = template.take();
         }
@@ -42,17 +42,17 @@ impl WorkSpec {
     }
 
     /// The manifest of an object.
-    pub(crate) fn manifest(&self, object: ObjectDigest) -> Option<&Value> {
+    pub fn manifest(&self, object: ObjectDigest) -> Option<&Value> {
         self.manifests.get(&object)
     }
 
     /// The name of an object whose kind has this plural.
-    pub(crate) fn identity(&self, object: ObjectDigest, resource: &str) -> Option<Identity> {
+    pub fn identity(&self, object: ObjectDigest, resource: &str) -> Option<Identity> {
         Some(Identity::of_manifest(self.manifest(object)?, resource))
     }
 
     /// The type of the object's update strategy.
-    pub(crate) fn update_strategy(&self, object: &Identity) -> Option<&str> {
+    pub fn update_strategy(&self, object: &Identity) -> Option<&str> {
         self.strategies.of_object(object)
     }
 
@@ -63,7 +63,7 @@ impl WorkSpec {
 
     /// Whether the work does not own the object if it lists it: its agent orphans the object or
     /// only reads it (OCM work agent, owner references).
-    pub(crate) fn disowns(&self, object: &Identity) -> bool {
+    pub fn disowns(&self, object: &Identity) -> bool {
         self.delete_option.orphans(object) || self.strategies.is_read_only(object)
     }
 
@@ -84,7 +84,7 @@ impl WorkSpec {
     }
 
     /// Whether the hub would reject the work with these objects of another one, for its size.
-    pub(crate) fn is_too_large_with<'a>(&self, kept: impl Iterator<Item = &'a Value>) -> bool {
+    pub fn is_too_large_with<'a>(&self, kept: impl Iterator<Item = &'a Value>) -> bool {
         let own: usize = self.manifests.values().map(wire_size).sum();
         own + kept.map(wire_size).sum::<usize>() > limits::WORK_BYTES_MAX
     }

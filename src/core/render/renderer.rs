@@ -171,6 +171,12 @@ impl Renderer {
         Self { content_bytes_max, ..self }
     }
 
+    /// Drops the text of each work once it is checked: for what needs the diagnostics only. The
+    /// works that Git wants are there without their manifests.
+    pub fn drop_texts(&mut self) {
+        self.content = SharedContent::without_texts();
+    }
+
     /// Sets how many threads render, if several can read the objects. The result is the same with
     /// any number.
     pub fn set_threads(&mut self, threads: usize) {

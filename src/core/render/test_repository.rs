@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::config::tenancy::{Tenancy, TenantRule};
-use crate::model::digest::Digest;
-use crate::model::name::{ObjectId, SourceId};
-use crate::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
-use crate::render::desired::Desired;
-use crate::render::renderer::Renderer;
+use gitwork_core::config::tenancy::{Tenancy, TenantRule};
+use gitwork_core::model::digest::Digest;
+use gitwork_core::model::name::{ObjectId, SourceId};
+use gitwork_core::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
+use gitwork_core::render::desired::Desired;
+use gitwork_core::render::renderer::Renderer;
 
 /// Trees and blobs by their ids.
 #[derive(Debug, Default)]

@@ -16,6 +16,6 @@ mod golden_vectors;
 pub use rules::{
     DecisionGroupRules, DecisionGroupWaves, GroupRollout, RolloutMember, RolloutRules, WaveRules,
 };
-pub(crate) use state::later;
+pub use state::later;
 pub use state::{ActiveCluster, ClusterState};
 pub use waves::{Gate, Rollout, RolloutProgress, Wave, WaveBreach};

@@ -109,7 +109,7 @@ impl Times {
 }
 
 /// This much later, or the end of time.
-pub(crate) fn later(at: Timestamp, by: Duration) -> Timestamp {
+pub fn later(at: Timestamp, by: Duration) -> Timestamp {
     let by = SignedDuration::try_from(by).ok();
     by.and_then(|by| at.checked_add(by).ok()).unwrap_or(Timestamp::MAX)
 }

@@ -4,7 +4,7 @@ pub mod diagnostics;
 pub mod diff;
 pub mod escape;
 pub mod fix;
-pub(crate) mod percent;
+pub mod percent;
 pub mod sarif;
 pub mod style;
 pub mod table;

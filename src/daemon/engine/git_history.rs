@@ -7,9 +7,9 @@ use std::time::Instant;
 use super::error::EngineError;
 use super::source_access::SourceAccess;
 use gitwork_core::model::name::{CommitId, RepoPath};
-use gitwork_core::sync::facts::SourceFacts;
-use gitwork_core::sync::git_history::AncestryLookup;
 use gitwork_retry::log_error;
+use gitwork_sync::facts::SourceFacts;
+use gitwork_sync::git_history::AncestryLookup;
 
 /// Rounds of queries about the ancestry of one head: one for the old head, one for all commits, one
 /// for the commits of approvals.

@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use crate::limits;
 use gitwork_core::model::name::SourceId;
-use gitwork_core::sync::facts::SourceFacts;
 use gitwork_hub::Hub;
 use gitwork_retry::log_error;
+use gitwork_sync::facts::SourceFacts;
 
 /// Reads the directives of operators. Gives whether one requests a sync.
 pub(super) async fn ask_directives(

@@ -25,12 +25,12 @@ use gitwork_core::model::name::SourceId;
 use gitwork_core::plan::Plan;
 use gitwork_core::render::desired::Desired;
 use gitwork_core::rollout::earlier::EarlierContents;
-use gitwork_core::sync::facts::ReplacedDesired;
-use gitwork_core::sync::guards::GuardOptions;
-use gitwork_core::sync::state::SyncState;
 use gitwork_hub::execute::{ExecuteOptions, Task};
 use gitwork_hub::{Hub, HubEvent};
 use gitwork_runtime::clock::WallClock;
+use gitwork_sync::facts::ReplacedDesired;
+use gitwork_sync::guards::GuardOptions;
+use gitwork_sync::state::SyncState;
 
 mod once;
 

@@ -8,9 +8,9 @@ use super::source_access::SourceAccess;
 use crate::limits;
 use gitwork_core::model::name::SourceId;
 use gitwork_core::plan::Plan;
-use gitwork_core::sync::state::SyncState;
 use gitwork_hub::{Hub, HubError};
 use gitwork_retry::{RetryClass, delay, log_error};
+use gitwork_sync::state::SyncState;
 
 /// Keeps the record of one source on the hub.
 #[derive(Debug)]

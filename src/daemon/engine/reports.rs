@@ -16,12 +16,12 @@ use gitwork_core::model::operation_error::describe;
 use gitwork_core::plan::{Plan, PlanStep};
 use gitwork_core::render::desired::Desired;
 use gitwork_core::signature::verification::VerificationFailure;
-use gitwork_core::sync::state::SyncState;
 use gitwork_forge::reporter::StatusFeed;
 use gitwork_hub::HubEvent;
 use gitwork_hub::execute::{ExecuteError, Outcome};
 use gitwork_retry::log_error;
 use gitwork_source::{SourceReadError, SourceState};
+use gitwork_sync::state::SyncState;
 
 /// The reports of one source. Some metrics have values of the leader only: `leads` says whether
 /// this daemon is the leader.

@@ -13,8 +13,8 @@ use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::{GroupName, SourceId};
 use gitwork_core::plan::rewind::AppliedCommits;
 use gitwork_core::rollout::earlier::EarlierContents;
-use gitwork_core::sync::verification_base::VerificationBase;
 use gitwork_source::{SourceReadError, SourceState};
+use gitwork_sync::verification_base::VerificationBase;
 
 /// Access to the source.
 pub(super) struct SourceAccess {

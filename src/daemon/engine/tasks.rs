@@ -8,8 +8,8 @@ use super::git_history;
 use super::source_access::SourceAccess;
 use gitwork_core::plan::{Plan, Reason};
 use gitwork_core::render::desired::Desired;
-use gitwork_core::sync::state::SyncState;
 use gitwork_hub::execute::Task;
+use gitwork_sync::state::SyncState;
 
 /// The due effects of the plan for `desired`.
 pub(super) async fn due_tasks(

@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 use gitwork_core::model::name::SourceId;
 use gitwork_core::plan::rollout_progress::WaveProgress;
 use gitwork_core::plan::{Action, Guard};
-use gitwork_core::report::status::State;
+use gitwork_report::status::State;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct OfSource {

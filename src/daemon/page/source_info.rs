@@ -1,8 +1,8 @@
 //! The static facts of a source on the page.
 
-use gitwork_core::report::forge::WebPages;
-use gitwork_core::report::page::SourceInfo;
 use gitwork_git::Reference;
+use gitwork_report::forge::WebPages;
+use gitwork_report::page::SourceInfo;
 use gitwork_source::{SourceConfig, SourceLocation};
 
 use crate::reporters::Reporting;

@@ -8,8 +8,8 @@ use tokio::sync::{Semaphore, watch};
 use crate::limits;
 use crate::status_publisher::SourceError;
 use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
-use gitwork_core::report::page::{Journal, ModelChange, PageModel, SourceInfo, WorkDetail};
 use gitwork_forge::reporter::StatusFeed;
+use gitwork_report::page::{Journal, ModelChange, PageModel, SourceInfo, WorkDetail};
 
 /// The page. Clones share their state.
 #[derive(Debug, Clone)]

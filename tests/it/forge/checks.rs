@@ -11,11 +11,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gitwork_core::config::commit_status::CommitStatusConfig;
 use gitwork_core::model::diagnostic::{Code, Diagnostic, Location, Scope, Span};
 use gitwork_core::model::name::RepoPath;
-use gitwork_core::report::forge::response::Rejection;
-use gitwork_core::report::forge::{CommitState, CommitStatus};
-use gitwork_core::report::status::State;
-use gitwork_core::report::status::source::SourceStatus;
 use gitwork_forge::ForgeClient;
+use gitwork_report::forge::response::Rejection;
+use gitwork_report::forge::{CommitState, CommitStatus, ForgeTarget};
+use gitwork_report::status::State;
+use gitwork_report::status::source::SourceStatus;
 use gitwork_runtime::clock::WallClock;
 use ring::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
 use rustls::pki_types::PrivateKeyDer;
@@ -58,7 +58,7 @@ impl World {
             "app": { "id": "Iv1.abc", "installationId": 77, "keyFile": key.to_str().unwrap() },
         });
         let config: CommitStatusConfig = serde_json::from_value(config).unwrap();
-        let target = config.target("file:///elsewhere").unwrap();
+        let target = ForgeTarget::of(&config, "file:///elsewhere").unwrap();
         let root = RepoPath::parse("fleet").unwrap();
         let client = ForgeClient::new(target, &config, &root, WallClock::system()).unwrap();
         World { forge, client, key, folder }

@@ -2,8 +2,8 @@
 //! fields, words, lengths.
 
 use gitwork_core::config::commit_status::Provider;
-use gitwork_core::report::forge::CommitState::{Failure, Pending, Success, Superseded};
-use gitwork_core::report::forge::{CommitState, CommitStatus};
+use gitwork_report::forge::CommitState::{Failure, Pending, Success, Superseded};
+use gitwork_report::forge::{CommitState, CommitStatus};
 use serde_json::{Value, json};
 
 use super::server::{Forge, Seen, TOKEN, client, commit};

@@ -8,11 +8,11 @@ use std::sync::atomic::AtomicBool;
 
 use gitwork_core::config::commit_status::CommitStatusConfig;
 use gitwork_core::model::name::RepoPath;
-use gitwork_core::report::forge::response::Rejection;
-use gitwork_core::report::forge::{CommitState, CommitStatus};
-use gitwork_core::report::status::State;
 use gitwork_forge::{CommitStatusReporter, Contexts, ForgeClient};
 use gitwork_git::{Auth, Published, Remote, StatusBranch};
+use gitwork_report::forge::response::Rejection;
+use gitwork_report::forge::{CommitState, CommitStatus, ForgeTarget};
+use gitwork_report::status::State;
 use gitwork_runtime::clock::WallClock;
 use http::Method;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ const WRITE: &[&str] = &["write:repository"];
 fn client(repo: &GiteaRepository, token: &Path) -> ForgeClient {
     let config = json!({ "provider": "gitea", "tokenFile": token.to_str().unwrap() });
     let config: CommitStatusConfig = serde_json::from_value(config).unwrap();
-    let target = config.target(&repo.http_url()).unwrap();
+    let target = ForgeTarget::of(&config, &repo.http_url()).unwrap();
     ForgeClient::new(target, &config, &RepoPath::root(), WallClock::system()).unwrap()
 }
 

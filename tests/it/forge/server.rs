@@ -14,8 +14,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gitwork_core::config::commit_status::{CommitStatusConfig, Provider};
 use gitwork_core::model::name::{CommitId, RepoPath};
-use gitwork_core::report::forge::{CommitState, CommitStatus};
 use gitwork_forge::ForgeClient;
+use gitwork_report::forge::{CommitState, CommitStatus, ForgeTarget};
 use gitwork_runtime::clock::WallClock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -136,7 +136,7 @@ pub struct Client {
 pub fn client(provider: Provider, api_url: &str, more: &Value) -> Client {
     let folder = tempfile::tempdir().unwrap();
     let (config, token) = config(&folder, provider, api_url, more);
-    let target = config.target("file:///elsewhere").unwrap();
+    let target = ForgeTarget::of(&config, "file:///elsewhere").unwrap();
     let forge = ForgeClient::new(target, &config, &RepoPath::root(), WallClock::system()).unwrap();
     Client { forge, token, _folder: folder }
 }

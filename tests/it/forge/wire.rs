@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use gitwork_core::config::commit_status::Provider;
-use gitwork_core::report::forge::CommitState;
-use gitwork_core::report::forge::response::Rejection;
+use gitwork_report::forge::CommitState;
+use gitwork_report::forge::response::Rejection;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! What the page shows of fleets that are large, hostile or empty, in light and dark.
 
-use gitwork_core::report::status::State;
-use gitwork_core::report::status::view::StatusView;
+use gitwork_report::status::State;
+use gitwork_report::status::view::StatusView;
 use serde_json::{Value, json};
 
 use super::{assert_clean, cell};

@@ -2,8 +2,8 @@
 
 use gitwork_core::model::name::RepoPath;
 use gitwork_core::plan::rollout_progress::{GroupProgress, WaveProgress};
-use gitwork_core::report::status::State;
-use gitwork_core::report::status::source::WorkState;
+use gitwork_report::status::State;
+use gitwork_report::status::source::WorkState;
 
 use super::{assert_clean, cell};
 use crate::browser::fleet::{Stage, cluster_name, fleet, hold, key, work};

@@ -5,9 +5,9 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gitwork_core::report::page::SourceInfo;
 use gitwork_daemon::page::{Page, source_info};
 use gitwork_daemon::reporters::Reporting;
+use gitwork_report::page::SourceInfo;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::networking::v1::NetworkPolicy;

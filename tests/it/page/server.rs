@@ -5,9 +5,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use gitwork_core::limits;
-use gitwork_core::report::status::State;
-use gitwork_core::report::status::source::SourceStatus;
-use gitwork_core::report::status::view::StatusView;
+use gitwork_report::status::State;
+use gitwork_report::status::source::SourceStatus;
+use gitwork_report::status::view::StatusView;
 use serde_json::{Value, json};
 
 use crate::browser::fleet::{Stage, fleet, key, work};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use gitwork_core::model::name::{CommitId, SourceId};
 use gitwork_core::model::work::ANNOTATION_CREATED_DURING_HOLD;
-use gitwork_core::report::outputs::OutputKind;
 use gitwork_hub::KubeHub;
+use gitwork_report::outputs::OutputKind;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use gitwork_core::config::RewindPolicy;
 use gitwork_core::model::name::WorkKey;
-use gitwork_core::report::status::State;
-use gitwork_core::report::status::source::{SourceStatus, WorkState};
 use gitwork_daemon::engine::Engine;
 use gitwork_daemon::metrics::Metrics;
 use gitwork_daemon::transitions::TransitionReporter;
 use gitwork_forge::reporter::StatusFeed;
 use gitwork_git::{Auth, Reference};
 use gitwork_hub::KubeHub;
+use gitwork_report::status::State;
+use gitwork_report::status::source::{SourceStatus, WorkState};
 use gitwork_runtime::clock::WallClock;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams};

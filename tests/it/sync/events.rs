@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use gitwork_core::report::status::State;
-use gitwork_core::report::status::source::SourceStatus;
 use gitwork_daemon::transitions::TransitionReporter;
 use gitwork_hub::KubeHub;
 use gitwork_hub::client;
+use gitwork_report::status::State;
+use gitwork_report::status::source::SourceStatus;
 use gitwork_runtime::clock::WallClock;
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt;

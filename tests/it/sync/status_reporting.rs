@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use gitwork_core::config::commit_status::{Provider, StatusBranchConfig};
 use gitwork_core::model::name::ClusterName;
-use gitwork_core::report::status_branch::StatusSummary;
 use gitwork_daemon::metrics::Metrics;
 use gitwork_daemon::reporters::Reporting;
+use gitwork_report::status_branch::StatusSummary;
 use gitwork_runtime::clock::WallClock;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;

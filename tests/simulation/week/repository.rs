@@ -13,10 +13,10 @@ use gitwork_core::model::name::{CommitId, GroupName, RepoPath, SourceId, WorkKey
 use gitwork_core::plan::LastKnownStates;
 use gitwork_core::render::desired::Desired;
 use gitwork_core::render::renderer::Renderer;
-use gitwork_core::report::status::source::SourceStatus;
-use gitwork_core::report::status_branch::StatusSummary;
 use gitwork_core::rollout::earlier::EarlierContents;
 use gitwork_daemon::reader::SourceReader;
+use gitwork_report::status::source::SourceStatus;
+use gitwork_report::status_branch::StatusSummary;
 use gitwork_source::{SourceReadError, SourceState, Spent, StateFileError};
 
 use crate::commits::{Branch, Removals};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gitwork_core::config::Budgets;
 use gitwork_core::model::name::{ClusterName, SourceId};
-use gitwork_core::report::status::source::SourceStatus;
+use gitwork_report::status::source::SourceStatus;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};

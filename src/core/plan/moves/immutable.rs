@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 /// The first field that differs in two manifests of one object and cannot change, as in
 /// `spec.selector`.
-pub(crate) fn changed_field(before: &Value, after: &Value) -> Option<String> {
+pub fn changed_field(before: &Value, after: &Value) -> Option<String> {
     let text = |field| after.get(field).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     let group = api_version.split_once('/').map_or("", |(group, _)| group);

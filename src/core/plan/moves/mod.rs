@@ -18,7 +18,7 @@
 
 mod body;
 mod find;
-pub(crate) mod immutable;
+pub mod immutable;
 mod leaving;
 mod object_move;
 mod progress;
@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use body::TransitionalWork;
 pub use find::MovingWorks;
 pub use leaving::LeavingObjects;
-pub(crate) use object_move::CREATE_AGAIN;
+pub use object_move::CREATE_AGAIN;
 pub use object_move::{MoveProgress, ObjectMove};
 pub use progress::StandsStill;
 pub use remaining_owners::remaining_owners;

@@ -8,7 +8,7 @@ use crate::model::object_digest::ObjectDigest;
 use crate::plan::observed::Observed;
 
 /// How a user gets what no move does.
-pub(crate) const CREATE_AGAIN: &str =
+pub const CREATE_AGAIN: &str =
     "remove the object in one commit and add it in the next to create it again";
 
 /// One object that moves from one work of a cluster to another.

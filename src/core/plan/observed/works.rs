@@ -116,7 +116,7 @@ impl Observed {
 
     /// Whether the hub has to be asked about a work that was just created: a list that came since
     /// does not have it.
-    pub(crate) fn may_have_gone(&self, key: &WorkKey) -> bool {
+    pub fn may_have_gone(&self, key: &WorkKey) -> bool {
         self.is_relisted && !self.works.contains_key(key)
     }
 
@@ -218,7 +218,7 @@ impl Observed {
     }
 
     /// Whether `there` has this content, as it was sent or as the hub stores it.
-    pub(crate) fn has_content(&self, there: &ObservedWork, content: Digest) -> bool {
+    pub fn has_content(&self, there: &ObservedWork, content: Digest) -> bool {
         let write = self.normalized.get(&there.key);
         let is_stored =
             |write: &NormalizedWrite| write.stored == there.digest && write.written == content;

@@ -100,3 +100,26 @@ fn equal_folders_are_read_once_by_several_threads() {
         assert!(reads >= own && reads < own + 80, "{reads} reads by {threads} threads");
     }
 }
+
+/// Works whose texts are dropped have the same problems, and reach the bound of the source at the
+/// same work.
+#[test]
+fn dropped_texts_count_as_kept_ones() {
+    let mut repository = TestRepository::default();
+    let root = repository.add(&fleet());
+    let snapshot = Snapshot { commit: None, root, objects: &repository };
+    for content_bytes_max in [usize::MAX, 100_000, 150_000, 170_000] {
+        let renderer = || {
+            let source = SourceId::parse("fleet").unwrap();
+            Renderer::new(source).with_content_bytes_max(content_bytes_max)
+        };
+        let kept = renderer().render(&snapshot).unwrap();
+        let mut without_texts = renderer();
+        without_texts.drop_texts();
+        let dropped = without_texts.render(&snapshot).unwrap();
+        assert_eq!(dropped.diagnostics, kept.diagnostics);
+        assert!(dropped.works.keys().eq(kept.works.keys()));
+        let mut texts = dropped.works.values().map(|work| work.body.spec.value());
+        assert!(texts.all(|text| text.is_null()));
+    }
+}

@@ -1,7 +1,7 @@
 //! What rendered works hold in memory: equal contents once, and all of them within a bound.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::hash::Hash;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use gitwork_schemas::{CrdSchemas, KubernetesVersion};
@@ -30,6 +30,8 @@ const ALLOCATION: usize = 32;
 /// clusters.
 #[derive(Debug, Default)]
 pub(super) struct SharedContent {
+    /// Of works whose text nobody needs, the hashes of texts that are counted.
+    counted: Option<HashSet<u64>>,
     texts: HashSet<CanonicalJson>,
     specs: HashSet<Arc<[CanonicalJson]>>,
     named: HashSet<Arc<[NamedObject]>>,
@@ -87,11 +89,16 @@ pub(super) struct FolderContent {
 impl Clone for SharedContent {
     /// An empty one: while two hold a content, neither would notice that no work has it.
     fn clone(&self) -> Self {
-        Self::default()
+        Self { counted: self.counted.as_ref().map(|_| HashSet::new()), ..Self::default() }
     }
 }
 
 impl SharedContent {
+    /// Drops the text of each work once it is counted.
+    pub(super) fn without_texts() -> Self {
+        Self { counted: Some(HashSet::new()), ..Self::default() }
+    }
+
     /// Counts what the folder holds, and replaces what others have as well by theirs.
     pub(super) fn share(&mut self, rendered: &mut Rendered) {
         rendered.sizes = sizes(rendered);
@@ -101,6 +108,11 @@ impl SharedContent {
         let Some(work) = &mut rendered.work else { return };
         share(&mut self.named, &mut work.objects);
         let Some(body) = Arc::get_mut(&mut work.body) else { return };
+        if let Some(counted) = &mut self.counted {
+            rendered.sizes.own += uncounted_bytes(counted, body.spec.parts());
+            body.spec = SpecText::from_parts([].into());
+            return;
+        }
         let mut spec = body.spec.parts().clone();
         if !self.specs.contains(&spec) {
             spec = spec.iter().map(|part| self.text(part)).collect();
@@ -150,6 +162,23 @@ impl SharedContent {
         self.variables.retain(|one| Arc::strong_count(one) > 1);
         self.configs.retain(|_, one| Arc::strong_count(one) > 1);
     }
+}
+
+/// The bytes of texts that were not counted before, as [`ContentBudget::spend_folder`] counts those
+/// that are kept.
+fn uncounted_bytes(counted: &mut HashSet<u64>, parts: &Arc<[CanonicalJson]>) -> usize {
+    let mut hash = |value: &dyn Fn(&mut DefaultHasher)| {
+        let mut hasher = DefaultHasher::new();
+        value(&mut hasher);
+        counted.insert(hasher.finish())
+    };
+    if parts.is_empty() || !hash(&|hasher| parts.hash(hasher)) {
+        return 0;
+    }
+    let new = parts.iter().filter(|part| hash(&|hasher| part.hash(hasher)));
+    size_of_val(&**parts)
+        + ALLOCATION
+        + new.map(|one| one.as_str().len() + ALLOCATION).sum::<usize>()
 }
 
 fn share<T: ?Sized + Eq + Hash>(known: &mut HashSet<Arc<T>>, one: &mut Arc<T>) {

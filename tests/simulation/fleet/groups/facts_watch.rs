@@ -6,9 +6,9 @@ use futures::FutureExt;
 use futures::channel::mpsc::UnboundedReceiver;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt};
-use gitwork_core::sync::observed_facts::FactsEvent;
 use gitwork_daemon::facts_feed::FactsEvents;
 use gitwork_hub::fleet::FleetError;
+use gitwork_sync::observed_facts::FactsEvent;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::hub_facts::{FactsOnHub, Kind};

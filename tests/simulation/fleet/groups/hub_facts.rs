@@ -10,7 +10,7 @@ use gitwork_core::model::facts::{
     ClusterFacts, DecisionGroupFacts, Facts, PlacementFacts, PlacementKey,
 };
 use gitwork_core::model::name::ClusterName;
-use gitwork_core::sync::observed_facts::{DecisionFacts, DecisionKey, FactsEvent, ObjectEvent};
+use gitwork_sync::observed_facts::{DecisionFacts, DecisionKey, FactsEvent, ObjectEvent};
 use tokio::time::Instant;
 
 use super::{NAMESPACE, PLACEMENT, ROLE, SITE};
