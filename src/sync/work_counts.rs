@@ -46,7 +46,7 @@ impl WorkCounts {
         !self.clusters.is_empty()
     }
 
-    /// The commits that the works name, as [`gitwork_core::plan::rewind::commits_on_works`] gives them.
+    /// The commits that the works name: see [`gitwork_core::plan::rewind::commits_on_works`].
     pub(super) fn commits_on_works(&self) -> &Arc<BTreeSet<CommitId>> {
         self.on_works.get_or_init(|| {
             let clusters_min = self.clusters.len().min(2);

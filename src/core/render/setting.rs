@@ -10,7 +10,7 @@ use crate::model::name::RepoPath;
 /// A file of the repository and a line, counted from 1.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct FileLine {
-    /// The path from the source's folder; the output has it from the root.
+    /// The path from the source's folder. Outputs have it from the root of the repository.
     pub file: RepoPath,
     /// The line; absent for the whole file.
     #[serde(skip_serializing_if = "Option::is_none")]
