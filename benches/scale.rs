@@ -162,7 +162,7 @@ fn desired(works: usize) -> Desired {
         delivered: BTreeMap::new(),
         source: source(),
         commit: Some(commit(1)),
-        works: works.map(|work| (work.key.clone(), work)).collect(),
+        works: works.map(|work| (work.key.clone(), Arc::new(work))).collect(),
         frozen: Frozen::default(),
         rules: SourceRules::default(),
         approved: Approvals::default(),
@@ -248,7 +248,7 @@ impl World {
     fn commit(&mut self, number: usize, text: &str) {
         let mut next = (*self.desired).clone();
         let work = desired_work(number, text);
-        next.works.insert(work.key.clone(), work);
+        next.works.insert(work.key.clone(), Arc::new(work));
         self.desired = Arc::new(next);
     }
 

@@ -76,8 +76,11 @@ pub fn single_line(text: &str) -> String {
 }
 
 /// A name or an index as a token of a JSON pointer (RFC 6901).
-pub fn pointer_token(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
+pub fn pointer_token(name: &str) -> Cow<'_, str> {
+    if name.contains(['~', '/']) {
+        return name.replace('~', "~0").replace('/', "~1").into();
+    }
+    name.into()
 }
 
 /// The name or index that a token of a JSON pointer stands for.

@@ -109,8 +109,8 @@ pub fn render(args: &RenderArgs) -> Result<Exit, CommandError> {
     let desired = read(&mut opened, Instant::now(), None)?;
     let desired = located(opened, desired);
     output::diagnostics(&desired.diagnostics);
-    let works: Vec<&DesiredWork> =
-        desired.works.values().filter(|work| filter.matches(&work.key)).collect();
+    let works = desired.works.values().filter(|work| filter.matches(&work.key));
+    let works: Vec<&DesiredWork> = works.map(|work| &**work).collect();
     if let Some(error) = no_match(&args.filter, &filter, &[&desired], &[]) {
         return Err(error);
     }

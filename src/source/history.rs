@@ -124,7 +124,7 @@ impl<'a> SourceHistory<'a> {
         };
         // A folder of a group has a work on each member.
         let present: BTreeMap<(&ClusterName, &RepoPath), &DesiredWork> =
-            desired.works.values().map(|work| ((&work.key.cluster, &work.path), work)).collect();
+            desired.works.values().map(|work| ((&work.key.cluster, &work.path), &**work)).collect();
         let present = |(key, path): &Candidate| present.get(&(&key.cluster, path)).copied();
         let (renamed, gone): (Vec<_>, Vec<_>) =
             candidates.iter().partition(|candidate| present(candidate).is_some());

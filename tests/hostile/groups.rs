@@ -178,8 +178,18 @@ pub(super) fn nested_defaults(objects: &mut MemoryObjects) -> ObjectId {
 
 /// Each key of a label is of 10 KB.
 pub(super) fn long_label_keys(objects: &mut MemoryObjects) -> ObjectId {
+    let name = |n: usize| format!("cluster.labels[\"{n}{}\"]", "x".repeat(10 * KIB));
+    long_variables(objects, name)
+}
+
+/// Each name of a value is of 10 KB.
+pub(super) fn long_value_names(objects: &mut MemoryObjects) -> ObjectId {
+    long_variables(objects, |n| format!("V{n}{}", "x".repeat(10 * KIB)))
+}
+
+fn long_variables(objects: &mut MemoryObjects, name: impl Fn(usize) -> String) -> ObjectId {
     let data = (0..100).fold(String::new(), |mut text, n| {
-        let _ = writeln!(text, "  k{n}: '${{cluster.labels[\"{n}{}\"]}}'", "x".repeat(10 * KIB));
+        let _ = writeln!(text, "  k{n}: '${{{}}}'", name(n));
         text
     });
     let manifest = format!("{OBJECT}data:\n{data}");

@@ -104,6 +104,7 @@ pub const ALL: &[HostileInput] = &[
     HostileInput { name: "group-selectors-1000", add: groups::selectors },
     HostileInput { name: "group-defaults-nested", add: groups::nested_defaults },
     HostileInput { name: "group-long-label-keys", add: groups::long_label_keys },
+    HostileInput { name: "group-long-value-names", add: groups::long_value_names },
 ];
 
 /// Inputs without a problem: large, and within every documented limit.

@@ -336,7 +336,7 @@ fn list(items: &[String]) -> String {
 impl Outcome {
     fn print(&self, section: Section) -> String {
         let review = || self.review.as_ref().expect("a review needs the folder before/");
-        let works = self.desired.works.values();
+        let works = self.desired.works.values().map(|work| &**work);
         match section {
             Section::Diagnostics => diagnostics::text(&self.desired.diagnostics, ColorMode::Plain),
             Section::Frozen => self.frozen(),

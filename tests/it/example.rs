@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gitwork_api::work::manifest_work_spec_schema;
@@ -22,7 +23,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/repo-layout")
 }
 
-fn works() -> Vec<DesiredWork> {
+fn works() -> Vec<Arc<DesiredWork>> {
     let desired = render(&files_below(&root()));
     assert_eq!(desired.diagnostics, Vec::<Diagnostic>::new());
     desired.works.into_values().collect()
@@ -79,7 +80,7 @@ fn facts(work: &DesiredWork) -> String {
 
 #[test]
 fn example_renders_without_diagnostics() {
-    let text: String = works().iter().map(facts).collect();
+    let text: String = works().iter().map(|work| facts(work)).collect();
     insta::assert_snapshot!("example_works", text);
 }
 

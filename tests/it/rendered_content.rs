@@ -2,6 +2,7 @@
 //! bound.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use gitwork_core::config::tenancy::{Tenancy, TenantRule};
 use gitwork_core::model::diagnostic::Code;
@@ -44,7 +45,7 @@ fn render_root(renderer: &mut Renderer, objects: &MemoryObjects, root: ObjectId)
 }
 
 /// The addresses of the texts of some works, and the bytes of all of them.
-fn texts<'a>(works: impl Iterator<Item = &'a DesiredWork>) -> (BTreeSet<usize>, usize) {
+fn texts<'a>(works: impl Iterator<Item = &'a Arc<DesiredWork>>) -> (BTreeSet<usize>, usize) {
     let mut addresses = BTreeSet::new();
     let mut bytes = 0;
     for part in works.flat_map(|work| work.body.spec.parts().iter()) {
@@ -85,7 +86,7 @@ fn equal_work_folders_of_1000_clusters_hold_their_content_once() {
 fn contents_of_earlier_commits_are_dropped() {
     let mut renderer = Renderer::new(source());
     let first = render(&mut renderer, &fleet(2));
-    let text = std::sync::Arc::downgrade(first.works.values().next().unwrap().body.spec.parts());
+    let text = Arc::downgrade(first.works.values().next().unwrap().body.spec.parts());
     let next = render(&mut renderer, &BTreeMap::new());
     assert!(next.works.is_empty() && text.upgrade().is_some(), "the first result holds it");
     drop(first);

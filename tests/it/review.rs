@@ -138,7 +138,7 @@ fn many(works: usize, replicas: impl Fn(usize) -> usize) -> Desired {
             group_content: None,
             is_earlier: false,
         };
-        (key, work)
+        (key, Arc::new(work))
     });
     Desired {
         delivered: BTreeMap::new(),

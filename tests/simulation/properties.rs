@@ -112,7 +112,7 @@ fn desired(body: Option<Arc<WorkBody>>) -> Desired {
         group_content: None,
         is_earlier: false,
     });
-    let works = work.into_iter().map(|work| (work.key.clone(), work)).collect();
+    let works = work.into_iter().map(|work| (work.key.clone(), Arc::new(work))).collect();
     let frozen = Frozen::default();
     Desired {
         delivered: BTreeMap::new(),

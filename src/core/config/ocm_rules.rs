@@ -216,33 +216,29 @@ fn check_feedback(value: &Value, problems: &mut Vec<SchemaProblem>) {
 fn check_conditions(value: &Value, problems: &mut Vec<SchemaProblem>) {
     let mut conditions = BTreeSet::new();
     for (index, rule) in items(value, "conditionRules") {
-        let at = format!("/conditionRules/{index}");
+        let at = |place: &str| format!("/conditionRules/{index}{place}");
         if let Some(condition) = text(rule, "condition")
             && !conditions.insert(condition)
         {
             let message = format!("a second rule for the condition {:?}", shortened(condition));
-            problems.push(problem(format!("{at}/condition"), Code::RuleConflict, message));
+            problems.push(problem(at("/condition"), Code::RuleConflict, message));
         }
         if text(rule, "type") == Some("CEL") {
             if text(rule, "condition") == Some("") {
                 problems.push(problem(
-                    format!("{at}/condition"),
+                    at("/condition"),
                     Code::BadValue,
                     "a CEL rule needs a condition",
                 ));
             }
             if rule.get("celExpressions").and_then(Value::as_array).is_none_or(Vec::is_empty) {
-                problems.push(problem(
-                    at.clone(),
-                    Code::BadValue,
-                    "a CEL rule needs celExpressions",
-                ));
+                problems.push(problem(at(""), Code::BadValue, "a CEL rule needs celExpressions"));
             }
         }
         for (expression_index, expression) in items(rule, "celExpressions") {
             if let Some(Err(why)) = expression.as_str().map(|text| cel::check(text, &["object"])) {
                 problems.push(problem(
-                    format!("{at}/celExpressions/{expression_index}"),
+                    at(&format!("/celExpressions/{expression_index}")),
                     Code::BadCel,
                     why.to_string(),
                 ));
@@ -251,11 +247,7 @@ fn check_conditions(value: &Value, problems: &mut Vec<SchemaProblem>) {
         if let Some(Err(why)) =
             text(rule, "messageExpression").map(|text| cel::check(text, &["object", "result"]))
         {
-            problems.push(problem(
-                format!("{at}/messageExpression"),
-                Code::BadCel,
-                why.to_string(),
-            ));
+            problems.push(problem(at("/messageExpression"), Code::BadCel, why.to_string()));
         }
     }
 }

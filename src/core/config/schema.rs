@@ -1,6 +1,8 @@
 //! Checks a configuration file against the JSON Schema generated from its Rust type, and finds
 //! every problem at once, each with a pointer to its place.
 
+use std::fmt::Write as _;
+
 use gitwork_api::escape::pointer_token;
 use serde_json::{Map, Value};
 
@@ -113,7 +115,7 @@ impl Check<'_> {
         });
     }
 
-    /// Does `inner` at the place of `part`, a name or an index, below the present one.
+    /// Does `inner` at the place of the field `part` below the present one.
     fn below(&mut self, part: &str, inner: impl FnOnce(&mut Self)) {
         let length = self.at.len();
         self.at.push('/');
@@ -152,8 +154,11 @@ impl Check<'_> {
             }
             Value::Array(items) => {
                 let Some(item_schema) = schema.get("items") else { return };
+                let length = self.at.len();
                 for (index, item) in items.iter().enumerate() {
-                    self.below(&index.to_string(), |check| check.value(item, item_schema));
+                    let _ = write!(self.at, "/{index}");
+                    self.value(item, item_schema);
+                    self.at.truncate(length);
                 }
             }
             _ => {}

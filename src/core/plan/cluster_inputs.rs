@@ -113,7 +113,9 @@ pub fn changed_clusters(before: &Desired, now: &Desired) -> ChangedClusters {
         return ChangedClusters::All;
     }
     let mut clusters = BTreeSet::new();
-    add_changed(&before.works, works, is_same, &mut clusters);
+    let is_same_work =
+        |a: &Arc<DesiredWork>, b: &Arc<DesiredWork>| Arc::ptr_eq(a, b) || is_same(a, b);
+    add_changed(&before.works, works, is_same_work, &mut clusters);
     let is_equal = |a: &Arc<[NamedObject]>, b: &Arc<[NamedObject]>| Arc::ptr_eq(a, b) || a == b;
     add_changed(&before.later, later, is_equal, &mut clusters);
     let names = before.delivered.keys().chain(delivered.keys());

@@ -148,7 +148,7 @@ mod tests {
             delivered: BTreeMap::new(),
             source,
             commit: None,
-            works: [(work.key.clone(), work)].into(),
+            works: [(work.key.clone(), Arc::new(work))].into(),
             frozen: Default::default(),
             rules: Default::default(),
             approved: Default::default(),

@@ -108,7 +108,7 @@ fn render(files: &TestFiles, facts: Option<&Facts>) -> Desired {
 
 /// The works as agents have applied them.
 fn on_hub(desired: &Desired) -> BTreeMap<WorkKey, Value> {
-    let work = |(key, work): (&WorkKey, &DesiredWork)| {
+    let work = |(key, work): (&WorkKey, &Arc<DesiredWork>)| {
         let mut object = work.body.to_manifest_work(key, None);
         let condition =
             |kind: &str| json!({"type": kind, "status": "True", "observedGeneration": 1});

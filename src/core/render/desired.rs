@@ -24,7 +24,7 @@ pub struct Desired {
     /// `None` for a local directory with uncommitted changes.
     pub commit: Option<CommitId>,
     /// The works that Git wants, without frozen ones.
-    pub works: BTreeMap<WorkKey, DesiredWork>,
+    pub works: BTreeMap<WorkKey, Arc<DesiredWork>>,
     /// The works that clusters get by ManifestWorkReplicaSets. `works` has the sets.
     pub delivered: BTreeMap<ClusterName, Vec<Arc<DesiredWork>>>,
     /// The parts that could not be read, and are neither changed nor deleted.

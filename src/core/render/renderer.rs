@@ -48,7 +48,6 @@ use crate::render::groups::Certainty;
 use crate::render::object_checks::SchemaChecks;
 use crate::render::parsed_files::ParsedFiles;
 use crate::render::values::Variable;
-use crate::render::work_folder::Rendered;
 use crate::rollout::GroupRollout;
 use crate::rollout::earlier::EarlierContents;
 use ahead::RenderedAhead;
@@ -419,7 +418,8 @@ impl Renderer {
     /// What facts the groups and the works need; `None` if they need none.
     fn needed_facts(&self) -> Option<FactNeeds> {
         let mut needs = FactNeeds::default();
-        let folders = self.clusters.values().flat_map(|cluster| cluster.works.values());
+        let clusters = self.clusters.values().filter(|cluster| cluster.may_have_variables());
+        let folders = clusters.flat_map(|cluster| cluster.works.values());
         for variable in folders.flat_map(|folder| folder.rendered.variables.iter()) {
             match variable {
                 Variable::Label(key) if !needs.labels.contains(key) => {
@@ -445,14 +445,15 @@ impl Renderer {
     fn assemble(&self, commit: Option<CommitId>, diagnostics: &[Diagnostic]) -> Desired {
         let folders = self.clusters.values().flat_map(|cluster| cluster.certain_works());
         let works = folders.filter_map(|folder| folder.rendered.work.as_ref());
-        let mut works: BTreeMap<WorkKey, DesiredWork> =
+        let mut works: BTreeMap<WorkKey, Arc<DesiredWork>> =
             works.map(|work| (work.key.clone(), work.clone())).collect();
         let above = diagnostics.iter().chain(&self.group_diagnostics);
         let mut all: Vec<ScopedDiagnostic<'_>> = above.map(ScopedDiagnostic::new).collect();
         for cluster in self.clusters.values() {
-            let of_cluster = cluster.diagnostics.iter().chain(cluster.clashes.iter().flatten());
+            let clashes = cluster.checked.iter().flat_map(|found| &found.clashes);
+            let of_cluster = cluster.diagnostics.iter().chain(clashes);
             all.extend(of_cluster.map(ScopedDiagnostic::new));
-            all.extend(cluster.works_of_commit().flat_map(Rendered::problems));
+            all.extend(cluster.problems_of_commit());
         }
         let mut frozen = self.freeze(&mut works, &all);
         let of_order = if self.is_partial { Vec::new() } else { self.check_order(&works, &frozen) };

@@ -67,7 +67,7 @@ pub struct Rendered {
     /// The work folder, from the source's path.
     pub path: RepoPath,
     /// `None` where an error freezes the work.
-    pub work: Option<DesiredWork>,
+    pub work: Option<Arc<DesiredWork>>,
     /// Every object of the work and where it stands, from the work folder, for the checks between
     /// works. Empty where an error freezes the work: its objects then count for nobody.
     pub objects: Arc<[(Identity, Origin)]>,
@@ -183,7 +183,7 @@ pub fn render(
     let key = key.filter(|_| !failed);
     // They may be large, and the work is put together from what is left.
     drop((sidecars, texts));
-    rendered.work = key.map(|key| parts.into_work(key, path, inherited));
+    rendered.work = key.map(|key| Arc::new(parts.into_work(key, path, inherited)));
     Ok(rendered)
 }
 
@@ -283,8 +283,9 @@ impl Rendered {
                 let in_folder = || Arc::new(work.body.in_folder(path));
                 let body = if is_same { work.body.clone() } else { in_folder() };
                 let depends_on = Dependency::keys(&self.depends_on, inherited.cluster);
-                let (path, work) = (path.clone(), work.clone());
-                rendered.work = Some(DesiredWork { key, path, body, depends_on, ..work });
+                let (path, work) = (path.clone(), (**work).clone());
+                let work = DesiredWork { key, path, body, depends_on, ..work };
+                rendered.work = Some(Arc::new(work));
             }
             None => {
                 let folder = || Arc::new(inherited.tenancy.of_folder(path, inherited.cluster));

@@ -74,14 +74,14 @@ impl<'a> FoundMoves<'a> {
             }
             let objects = from.objects.iter().map(|object| object.digest);
             let gone = objects.filter(|one| now.is_none_or(|now| now.object(*one).is_none()));
-            lost.extend(gone.map(|digest| ((&from.key.cluster, digest), from)));
+            lost.extend(gone.map(|digest| ((&from.key.cluster, digest), &**from)));
         }
         let clusters: BTreeSet<&ClusterName> = lost.keys().map(|(cluster, _)| *cluster).collect();
         let mut works = BTreeMap::new();
         for to in head.works.values().filter(|work| clusters.contains(&work.key.cluster)) {
             for object in &*to.objects {
                 let key = (&to.key.cluster, object.digest);
-                works.extend(lost.remove(&key).map(|from| (key, (from, to))));
+                works.extend(lost.remove(&key).map(|from| (key, (from, &**to))));
             }
         }
         for (cluster, sets) in head.delivered.iter().filter(|(name, _)| clusters.contains(name)) {
@@ -133,7 +133,7 @@ fn give_from_sets<'a>(
             for (_, to) in WorkKey::entries_of(&head.works, cluster) {
                 for object in to.objects.iter() {
                     let key = (&set.key.cluster, object.digest);
-                    works.extend(lost.remove(&key).map(|from| (key, (from, to))));
+                    works.extend(lost.remove(&key).map(|from| (key, (from, &**to))));
                 }
             }
         }

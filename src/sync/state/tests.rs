@@ -152,7 +152,7 @@ impl World {
             self.desired.works.remove(key);
             if !objects.is_empty() && !self.desired.frozen.contains(key) {
                 let work = desired_work(key, objects, self.version);
-                self.desired.works.insert(key.clone(), work);
+                self.desired.works.insert(key.clone(), Arc::new(work));
             }
         }
         self.push();
@@ -509,7 +509,8 @@ fn work_is_due_at_the_event_that_makes_its_dependency_available() {
     let mut world = World::new();
     let [base, app] = [0, 1].map(|work| key(0, work));
     world.commit(&[(base.clone(), vec![0]), (app.clone(), vec![1])]);
-    world.desired.works.get_mut(&app).unwrap().depends_on = [base.clone()].into();
+    let dependent = Arc::make_mut(world.desired.works.get_mut(&app).unwrap());
+    dependent.depends_on = [base.clone()].into();
     world.push();
     world.execute(CLUSTERS);
     assert_eq!(world.due_works(), []);

@@ -2,6 +2,7 @@
 //! that the checkers find each of them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use gitwork_core::config::Budgets;
 use gitwork_core::config::rollout::Threshold;
@@ -180,7 +181,7 @@ impl Bug {
             Self::UnreadableCountedAsAbsent => desired.frozen = Frozen::default(),
             Self::WindowsIgnored => desired.rules.windows = ChangeWindows::default(),
             Self::SuspendIgnored => {
-                desired.works.values_mut().for_each(|work| work.suspend = false);
+                desired.works.values_mut().map(Arc::make_mut).for_each(|work| work.suspend = false);
             }
             _ => desired.rules.budgets = self.spoil_budgets(&desired.rules.budgets),
         }
@@ -195,7 +196,7 @@ impl Bug {
         approved: &BTreeSet<RolloutApproval>,
     ) {
         for (name, rollout) in &mut desired.rollouts {
-            let rollout = std::sync::Arc::make_mut(rollout);
+            let rollout = Arc::make_mut(rollout);
             let mut rules = (*rollout.rules).clone();
             match self {
                 Self::SoakFromWrongTime => {
@@ -345,7 +346,7 @@ impl Bug {
     pub fn spoil_body(self, effect: &mut Effect) {
         match (self, effect) {
             (Self::HoldMarkForgotten, Effect::Create { body } | Effect::Adopt { body, .. }) => {
-                std::sync::Arc::make_mut(body).created_during_hold = false;
+                Arc::make_mut(body).created_during_hold = false;
             }
             // Works of no group keep objects that move.
             (Self::ReturnThatDeletes, Effect::Update { body, .. })
@@ -354,7 +355,7 @@ impl Bug {
                 let mut work = json!({"spec": body.spec.value()});
                 let all = listed(&work);
                 if forget_kept(&mut work, &all) {
-                    std::sync::Arc::make_mut(body).spec = SpecText::new(&work["spec"]);
+                    Arc::make_mut(body).spec = SpecText::new(&work["spec"]);
                 }
             }
             _ => {}

@@ -185,7 +185,7 @@ impl World {
                 group_content: None,
                 is_earlier: false,
             };
-            works.insert(key.clone(), work);
+            works.insert(key.clone(), Arc::new(work));
         }
         Desired {
             delivered: BTreeMap::new(),

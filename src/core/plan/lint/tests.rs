@@ -54,6 +54,10 @@ struct World {
 }
 
 impl World {
+    fn change_desired(&mut self, work: &str, change: impl FnOnce(&mut DesiredWork)) {
+        change(Arc::make_mut(self.desired.works.get_mut(&key(work)).unwrap()));
+    }
+
     fn new() -> Self {
         let desired_work = |work: &str| DesiredWork {
             key: key(work),
@@ -77,7 +81,7 @@ impl World {
                 delivered: BTreeMap::new(),
                 source: source(),
                 commit: None,
-                works: wanted.into(),
+                works: wanted.map(|(key, work)| (key, Arc::new(work))).into(),
                 frozen: Default::default(),
                 rules: Default::default(),
                 approved: Default::default(),
@@ -170,7 +174,7 @@ fn a_write_of_a_foreign_work_is_found() {
 #[test]
 fn content_that_git_does_not_have_is_found() {
     let broken = World::broken_after(|world| {
-        world.desired.works.get_mut(&key("edited")).unwrap().body = body("edited", "newer");
+        world.change_desired("edited", |work| work.body = body("edited", "newer"));
         world.desired.works.remove(&key("new"));
     });
     assert_eq!(broken, all(BrokenRule::ContentNotInGit, &["edited", "new"]));
@@ -181,9 +185,9 @@ fn a_removal_without_a_reason_from_git_is_found() {
     for change in [
         |world: &mut World| {
             for work in ["gone", "released"] {
-                let wanted = world.desired.works[&key("stays")].clone();
+                let wanted = (*world.desired.works[&key("stays")]).clone();
                 let wanted = DesiredWork { key: key(work), body: body(work, "new"), ..wanted };
-                world.desired.works.insert(key(work), wanted);
+                world.desired.works.insert(key(work), Arc::new(wanted));
             }
         },
         |world: &mut World| world.desired.frozen.deletes = true,
@@ -228,7 +232,7 @@ fn a_write_of_a_blocked_work_is_found() {
         assert_eq!(World::broken_after(change), all(BrokenRule::BlockedWork, &WRITTEN));
     }
     let broken = World::broken_after(|world| {
-        world.desired.works.get_mut(&key("new")).unwrap().suspend = true;
+        world.change_desired("new", |work| work.suspend = true);
         world.observed.works.get_mut(&key("edited")).unwrap().deleting = true;
     });
     assert_eq!(broken, all(BrokenRule::BlockedWork, &["edited", "new"]));
@@ -260,7 +264,7 @@ fn a_write_of_a_work_without_objects_is_found() {
     let mut world = World::new();
     let (spec, none) = (json!({"workload": {"manifests": []}}), BTreeMap::new());
     let empty = WorkBody::new(&source(), &path("edited"), spec, none.clone(), none, true);
-    world.desired.works.get_mut(&key("edited")).unwrap().body = Arc::new(empty);
+    world.change_desired("edited", |work| work.body = Arc::new(empty));
     assert_eq!(world.broken(&world.plan()), all(BrokenRule::EmptyWork, &["edited"]));
 }
 

@@ -151,8 +151,8 @@ impl World {
 
     fn commit(&mut self, works: &[Work<'_>]) {
         let works = works.iter().map(|work| desired_work(&self.desired.source, work));
-        let works: BTreeMap<WorkKey, DesiredWork> =
-            works.map(|work| (work.key.clone(), work)).collect();
+        let works: BTreeMap<WorkKey, Arc<DesiredWork>> =
+            works.map(|work| (work.key.clone(), Arc::new(work))).collect();
         let added = works.keys().filter(|key| !self.desired.works.contains_key(key));
         let added = AddedSince { works: added.cloned().collect(), ..AddedSince::default() };
         let added = Arc::new(added);
@@ -743,7 +743,7 @@ fn only_works_of_one_cluster_move_objects() {
     assert!(observed.works[&key("shop")].object(digest("data")).is_some());
     let mut desired = world.desired.clone();
     let mut elsewhere = desired.works.remove(&key("shop")).unwrap();
-    elsewhere.key.cluster = ClusterName::parse("edge-2").unwrap();
+    Arc::make_mut(&mut elsewhere).key.cluster = ClusterName::parse("edge-2").unwrap();
     desired.works.insert(elsewhere.key.clone(), elsewhere);
     assert_eq!(MovingWorks::of(&desired, &observed), MovingWorks::default());
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::inputs::ClusterInputs;
 use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
-use crate::model::diagnostic_sink::DiagnosticSink;
+use crate::model::diagnostic_sink::{DiagnosticSink, ScopedDiagnostic};
 use crate::model::facts::KnownFacts;
 use crate::model::kinds::CrdNames;
 use crate::model::manifest::{Identity, Origin};
@@ -34,8 +34,23 @@ pub(super) struct RenderedCluster {
     pub(super) works: BTreeMap<RepoPath, RenderedFolder>,
     /// Of the cluster's own files.
     pub(super) diagnostics: Vec<Diagnostic>,
-    /// Between its works: one object or one name in two of them. `None` until they are compared.
-    pub(super) clashes: Option<Vec<Diagnostic>>,
+    /// What was found in its works; `None` until all are rendered and compared.
+    pub(super) checked: Option<CheckedWorks>,
+}
+
+/// What was found in the works of a cluster. Most clusters are the same in each pass, and have
+/// nothing in which others look for something.
+#[derive(Debug, Clone, Default)]
+pub(super) struct CheckedWorks {
+    /// One object or one name in two of them.
+    pub(super) clashes: Vec<Diagnostic>,
+    has_problems: bool,
+    has_crds: bool,
+    has_custom_kinds: bool,
+    has_dependencies: bool,
+    has_variables: bool,
+    /// All folders have a work, which the cluster gets for sure.
+    is_complete: bool,
 }
 
 /// One rendered work folder.
@@ -66,9 +81,48 @@ impl RenderedCluster {
         &'a self,
         of: impl Fn(&RepoPath) -> bool + 'a,
     ) -> impl Iterator<Item = &'a CrdNames> {
+        let may_have = self.may_have(|found| found.has_crds);
         let works = self.works.values().map(|work| &work.rendered).chain(&self.later_works);
+        let works = works.take_while(move |_| may_have);
         let works = works.filter(move |rendered| of(&rendered.path));
         works.flat_map(|rendered| &rendered.crds)
+    }
+
+    /// Whether something may be found in its works.
+    fn may_have(&self, what: impl Fn(&CheckedWorks) -> bool) -> bool {
+        self.checked.as_ref().is_none_or(what)
+    }
+
+    /// Whether its works may have CRDs.
+    pub(super) fn may_have_crds(&self) -> bool {
+        self.may_have(|found| found.has_crds)
+    }
+
+    /// Whether its works may have objects of kinds that are not built in.
+    pub(super) fn may_have_custom_kinds(&self) -> bool {
+        self.may_have(|found| found.has_custom_kinds)
+    }
+
+    /// Whether its works may depend on others.
+    pub(super) fn may_have_dependencies(&self) -> bool {
+        self.may_have(|found| found.has_dependencies)
+    }
+
+    /// Whether its manifests may have variables.
+    pub(super) fn may_have_variables(&self) -> bool {
+        self.may_have(|found| found.has_variables)
+    }
+
+    /// Whether some folder may be without a work, or may not be the cluster's.
+    pub(super) fn may_be_incomplete(&self) -> bool {
+        self.may_have(|found| !found.is_complete)
+    }
+
+    /// What is wrong with the works that it gets with the commit.
+    pub(super) fn problems_of_commit(&self) -> impl Iterator<Item = ScopedDiagnostic<'_>> {
+        let may_have = self.may_have(|found| found.has_problems);
+        let works = self.works_of_commit().take_while(move |_| may_have);
+        works.flat_map(Rendered::problems)
     }
 
     /// The folders of works that the cluster gets for sure.
@@ -78,7 +132,7 @@ impl RenderedCluster {
 
     /// The works that it gets with the commit. What is wrong with an earlier content was reported
     /// before.
-    pub(super) fn works_of_commit(&self) -> impl Iterator<Item = &Rendered> {
+    fn works_of_commit(&self) -> impl Iterator<Item = &Rendered> {
         let is_earlier = |one: &RenderedFolder| {
             self.membership_of(&one.rendered.path).is_some_and(|group| group.is_earlier)
         };
@@ -173,10 +227,29 @@ impl RenderedCluster {
 
     /// Compares its works with each other, unless that is done.
     pub(super) fn check(self: &mut Arc<Self>, name: &ClusterName) {
-        if self.clashes.is_none() {
-            let clashes = self.find_clashes(name);
-            Arc::make_mut(self).clashes = Some(clashes);
+        if self.checked.is_none() {
+            let checked = self.checked_works(name);
+            Arc::make_mut(self).checked = Some(checked);
         }
+    }
+
+    fn checked_works(&self, name: &ClusterName) -> CheckedWorks {
+        let mut found = CheckedWorks {
+            clashes: self.find_clashes(name),
+            has_problems: self.works_of_commit().any(|one| !one.diagnostics.is_empty()),
+            is_complete: self
+                .works
+                .values()
+                .all(|work| work.certainty == Certainty::Member && work.rendered.work.is_some()),
+            ..CheckedWorks::default()
+        };
+        for one in self.works.values().map(|work| &work.rendered).chain(&self.later_works) {
+            found.has_crds |= !one.crds.is_empty();
+            found.has_custom_kinds |= !one.custom_kinds.is_empty();
+            found.has_dependencies |= !one.depends_on.is_empty();
+            found.has_variables |= !one.variables.is_empty();
+        }
+        found
     }
 
     /// One name, or one object, in two works: an error for both, so that neither is changed.

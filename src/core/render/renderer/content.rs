@@ -1,7 +1,7 @@
 //! What rendered works hold in memory: equal contents once, and all of them within a bound.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use gitwork_schemas::{CrdSchemas, KubernetesVersion};
@@ -105,9 +105,13 @@ impl SharedContent {
         share(&mut self.placed, &mut rendered.objects);
         share(&mut self.variables, &mut rendered.variables);
         share(&mut self.named, &mut rendered.frozen.objects);
-        let Some(work) = &mut rendered.work else { return };
+        let Some(work) = rendered.work.as_mut().map(Arc::make_mut) else { return };
         share(&mut self.named, &mut work.objects);
         let Some(body) = Arc::get_mut(&mut work.body) else { return };
+        // Another folder with this text has it from here.
+        if Arc::strong_count(body.spec.parts()) > 1 {
+            return;
+        }
         if let Some(counted) = &mut self.counted {
             rendered.sizes.own += uncounted_bytes(counted, body.spec.parts());
             body.spec = SpecText::from_parts([].into());
@@ -203,7 +207,27 @@ pub(super) struct ContentBudget {
     /// What each folder of a group has cost.
     inputs: HashMap<RepoPath, usize>,
     /// The addresses of contents that are counted.
-    counted: HashSet<usize>,
+    counted: HashSet<usize, BuildHasherDefault<AddressHasher>>,
+}
+
+/// Spreads addresses: nobody chooses them, and each pass looks up all of them.
+#[derive(Debug, Default)]
+struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_usize(usize::from(*byte)));
+    }
+
+    fn write_usize(&mut self, address: usize) {
+        // The odd number next to 2^64 divided by the golden ratio (Knuth's multiplicative hash).
+        let product = (self.0 ^ address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ (product >> 32);
+    }
 }
 
 impl ContentBudget {
@@ -214,7 +238,7 @@ impl ContentBudget {
             input_left: max.saturating_mul(limits::INPUT_FACTOR),
             input_of_folder: max,
             inputs: HashMap::new(),
-            counted: HashSet::new(),
+            counted: HashSet::default(),
         }
     }
 
@@ -241,8 +265,11 @@ impl ContentBudget {
     }
 
     /// Counts diagnostics.
-    pub(super) fn spend_diagnostics(&mut self, all: &[Diagnostic]) -> Result<(), TooLarge> {
-        self.spend(all.iter().map(diagnostic_bytes).sum())
+    pub(super) fn spend_diagnostics<'a>(
+        &mut self,
+        all: impl IntoIterator<Item = &'a Diagnostic>,
+    ) -> Result<(), TooLarge> {
+        self.spend(all.into_iter().map(diagnostic_bytes).sum())
     }
 
     /// Counts what cluster.yaml says.
@@ -269,7 +296,8 @@ impl ContentBudget {
         self.spend_content(address(&rendered.variables), sizes.variables)?;
         let Some(work) = &rendered.work else { return Ok(()) };
         let parts = work.body.spec.parts();
-        if self.counted.insert(address(parts)) {
+        // Those that are dropped were counted then.
+        if !parts.is_empty() && self.counted.insert(address(parts)) {
             self.spend(size_of_val(&**parts) + ALLOCATION)?;
             for part in parts.iter() {
                 let address = part.as_str().as_ptr().addr();
@@ -294,14 +322,13 @@ fn named(rendered: &Rendered) -> &Arc<[NamedObject]> {
 }
 
 fn sizes(rendered: &Rendered) -> RenderedSizes {
-    // The desired state has a copy of the work.
-    let mut own = 2 * size_of::<Rendered>() + rendered.path.as_str().len();
+    let mut own = size_of::<Rendered>() + ALLOCATION + rendered.path.as_str().len();
     let kinds = rendered.custom_kinds.iter();
     own += kinds.map(|((group, kind), _)| group.len() + 2 * kind.len() + 96).sum::<usize>();
     let schemas = |crd: &CrdNames| crd.schemas.as_ref().map_or(0, CrdSchemas::bytes);
     let crd_bytes = |crd: &CrdNames| 96 + crd.kind.len() + crd.group.len() + schemas(crd);
     own += rendered.crds.iter().map(crd_bytes).sum::<usize>();
-    own += rendered.work.as_ref().map_or(0, work_bytes);
+    own += rendered.work.as_deref().map_or(0, work_bytes);
     let origin = |at: &Origin| size_of::<Origin>() + at.file.as_str().len();
     let object = |(identity, at): &(Identity, Origin)| identity_bytes(identity) + origin(at);
     RenderedSizes {
@@ -348,8 +375,9 @@ fn work_bytes(work: &DesiredWork) -> usize {
         DeletionPolicy::Foreground | DeletionPolicy::Orphan => 0,
     };
     let depends_on = size_of_val(&*work.depends_on);
-    // The desired state has a copy of the rules.
+    // During a rollout, the desired state has a copy.
     work.body.metadata_bytes()
+        + 2 * (size_of_val(work) + ALLOCATION)
         + size_of_val(&*work.body)
         + 2 * ALLOCATION
         + 2 * orphans

@@ -15,13 +15,12 @@ impl Renderer {
     /// The works that clusters get by sets, which are among `works`.
     pub(super) fn delivered_works(
         &self,
-        works: &BTreeMap<WorkKey, DesiredWork>,
+        works: &BTreeMap<WorkKey, Arc<DesiredWork>>,
     ) -> BTreeMap<ClusterName, Vec<Arc<DesiredWork>>> {
         let mut all: BTreeMap<ClusterName, Vec<Arc<DesiredWork>>> = BTreeMap::new();
         for (group, rendered) in self.delivered_folders() {
             let set = rendered.key.as_ref().and_then(|key| works.get(key));
             let Some(set) = set.filter(|set| set.path == rendered.path) else { continue };
-            let set = Arc::new(set.clone());
             let clusters = self.delivered.get(group).into_iter().flatten();
             for (cluster, _) in clusters.filter(|(_, sure)| **sure == Certainty::Member) {
                 all.entry(cluster.clone()).or_default().push(set.clone());
@@ -35,7 +34,7 @@ impl Renderer {
     /// that only may get the set, an object that a work drops may have moved to it.
     pub(super) fn freeze_delivered(
         &self,
-        works: &BTreeMap<WorkKey, DesiredWork>,
+        works: &BTreeMap<WorkKey, Arc<DesiredWork>>,
         frozen: &mut Frozen,
     ) {
         for (group, rendered) in self.delivered_folders() {
@@ -78,7 +77,7 @@ impl Renderer {
 fn frozen_key(
     cluster: &ClusterName,
     rendered: &Rendered,
-    works: &BTreeMap<WorkKey, DesiredWork>,
+    works: &BTreeMap<WorkKey, Arc<DesiredWork>>,
 ) -> WorkKey {
     let named = rendered.key.as_ref().map(|key| key.work.clone());
     let named = named.map(|work| WorkKey { cluster: cluster.clone(), work });

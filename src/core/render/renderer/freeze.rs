@@ -22,7 +22,7 @@ impl Renderer {
     /// The parts of Git that could not be read. Takes the frozen works out of `works`.
     pub(super) fn freeze(
         &self,
-        works: &mut BTreeMap<WorkKey, DesiredWork>,
+        works: &mut BTreeMap<WorkKey, Arc<DesiredWork>>,
         diagnostics: &[ScopedDiagnostic<'_>],
     ) -> Frozen {
         let mut claims = Claims::new();
@@ -49,11 +49,13 @@ impl Renderer {
                 (Scope::Work(_), _) => {}
             }
         }
-        works.retain(|key, _| !frozen.contains(key));
-        // Of several folders with works of one name, each has its own objects.
-        let rendered = self.folders().filter_map(|(_, rendered)| rendered.work.as_ref());
-        for work in rendered.filter(|work| frozen.contains(&work.key)) {
-            claims.entry(work.key.clone()).or_default().push(FrozenObjects::of(work));
+        if frozen.source || !frozen.clusters.is_empty() || !frozen.works.is_empty() {
+            works.retain(|key, _| !frozen.contains(key));
+            // Of several folders with works of one name, each has its own objects.
+            let rendered = self.folders().filter_map(|(_, rendered)| rendered.work.as_ref());
+            for work in rendered.filter(|work| frozen.contains(&work.key)) {
+                claims.entry(work.key.clone()).or_default().push(FrozenObjects::of(work));
+            }
         }
         self.claim_possible_objects(works, &mut claims);
         let claims = claims.into_iter().map(|(key, all)| (key, FrozenObjects::merge(all)));
@@ -64,7 +66,7 @@ impl Renderer {
     /// The clusters of groups with `rollout` that a work of the group was frozen for.
     pub(super) fn unread_members(
         &self,
-        works: &BTreeMap<WorkKey, DesiredWork>,
+        works: &BTreeMap<WorkKey, Arc<DesiredWork>>,
         frozen: &Frozen,
     ) -> BTreeSet<(GroupName, ClusterName)> {
         if self.rollouts.is_empty() {
@@ -111,7 +113,7 @@ impl Renderer {
     /// The folders of works that a cluster gets for sure, and that are frozen.
     fn unread_folders<'a>(
         &'a self,
-        works: &'a BTreeMap<WorkKey, DesiredWork>,
+        works: &'a BTreeMap<WorkKey, Arc<DesiredWork>>,
     ) -> impl Iterator<Item = (&'a ClusterName, &'a Rendered)> {
         let is_read = |rendered: &Rendered| {
             let work = rendered.work.as_ref().and_then(|work| works.get(&work.key));
@@ -143,14 +145,19 @@ impl Renderer {
 
     /// Adds the objects that clusters have if they are in groups whose members are uncertain: an
     /// object that another work drops may have moved to one of these works.
-    fn claim_possible_objects(&self, works: &BTreeMap<WorkKey, DesiredWork>, claims: &mut Claims) {
-        let all = self.clusters.values().flat_map(|cluster| cluster.works.values());
+    fn claim_possible_objects(
+        &self,
+        works: &BTreeMap<WorkKey, Arc<DesiredWork>>,
+        claims: &mut Claims,
+    ) {
+        let all = self.clusters.values().filter(|cluster| cluster.may_be_incomplete());
+        let all = all.flat_map(|cluster| cluster.works.values());
         for folder in all.filter(|folder| folder.certainty == Certainty::Possible) {
             let rendered = &folder.rendered;
             let Some(key) = rendered.key.as_ref().filter(|key| !works.contains_key(key)) else {
                 continue;
             };
-            let objects = rendered.work.as_ref().map(FrozenObjects::of);
+            let objects = rendered.work.as_deref().map(FrozenObjects::of);
             let objects = objects.unwrap_or_else(|| rendered.frozen.in_folder(&rendered.path));
             claims.entry(key.clone()).or_default().push(objects);
         }
@@ -159,7 +166,7 @@ impl Renderer {
     /// The folders without a work.
     fn frozen_folders(
         &self,
-        works: &BTreeMap<WorkKey, DesiredWork>,
+        works: &BTreeMap<WorkKey, Arc<DesiredWork>>,
         claims: &mut Claims,
     ) -> Frozen {
         let mut frozen = Frozen {
@@ -167,7 +174,11 @@ impl Renderer {
             open_groups: self.open_groups.clone(),
             ..Frozen::default()
         };
-        for (cluster, rendered) in self.folders().filter(|(_, one)| one.work.is_none()) {
+        let incomplete = self.clusters.iter().filter(|(_, cluster)| cluster.may_be_incomplete());
+        let folders = incomplete.flat_map(|(name, cluster)| {
+            cluster.certain_works().map(move |folder| (name, &*folder.rendered))
+        });
+        for (cluster, rendered) in folders.filter(|(_, one)| one.work.is_none()) {
             frozen.folders.insert((cluster.clone(), rendered.path.clone()));
             let Some(mut key) = rendered.key.clone() else { continue };
             if self.may_freeze(&key, &rendered.path, works) {
@@ -187,9 +198,9 @@ impl Renderer {
         &self,
         key: &WorkKey,
         file: &RepoPath,
-        works: &BTreeMap<WorkKey, DesiredWork>,
+        works: &BTreeMap<WorkKey, Arc<DesiredWork>>,
     ) -> bool {
-        let is_freezable = |work: &DesiredWork| {
+        let is_freezable = |work: &Arc<DesiredWork>| {
             let other = layout::work_folder_of(file).filter(|folder| *folder != work.path);
             other.is_none_or(|folder| self.tenancy.may_be_named(&folder, key))
         };

@@ -70,7 +70,7 @@ pub(super) fn key(text: &str) -> WorkKey {
 
 /// `edge-1/web <- groups/edge/web: value`, for ConfigMaps.
 fn works(desired: &Desired) -> Vec<String> {
-    let line = |(key, work): (&WorkKey, &DesiredWork)| {
+    let line = |(key, work): (&WorkKey, &Arc<DesiredWork>)| {
         let spec = work.body.spec.value();
         let values = spec["workload"]["manifests"].as_array().unwrap().iter();
         let values: Vec<&str> = values.map(|one| one["data"]["v"].as_str().unwrap()).collect();
@@ -467,7 +467,7 @@ fn change_of_one_label_renders_the_works_of_its_cluster_only() {
 
 /// A work as it is sent, without the path of its folder.
 fn sent(desired: &Desired) -> BTreeMap<WorkKey, Value> {
-    let body = |(key, work): (&WorkKey, &DesiredWork)| {
+    let body = |(key, work): (&WorkKey, &Arc<DesiredWork>)| {
         let WorkMetadata { labels, mut annotations } = work.body.metadata();
         annotations.remove(ANNOTATION_PATH);
         let metadata = serde_json::json!({"labels": labels, "annotations": annotations});

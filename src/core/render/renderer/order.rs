@@ -19,12 +19,13 @@ const NAMED_WORKS_MAX: usize = 8;
 /// The works whose message names the cycle: one repository may have as many as it may have works.
 const FULL_MESSAGES_MAX: usize = 100;
 
-type Works = BTreeMap<WorkKey, DesiredWork>;
+type Works = BTreeMap<WorkKey, Arc<DesiredWork>>;
 
 impl Renderer {
     /// The errors in the dependencies of the works.
     pub(super) fn check_order(&self, works: &Works, frozen: &Frozen) -> Vec<Diagnostic> {
-        let folders = self.clusters.values().flat_map(|cluster| cluster.certain_works());
+        let clusters = self.clusters.values().filter(|cluster| cluster.may_have_dependencies());
+        let folders = clusters.flat_map(|cluster| cluster.certain_works());
         let dependent = folders.map(|folder| &*folder.rendered);
         let dependent = dependent.filter(|one| !one.depends_on.is_empty());
         let dependent = dependent.filter_map(|one| Some((one.work.as_ref()?, one)));
@@ -32,6 +33,9 @@ impl Renderer {
             .filter(|(work, _)| works.contains_key(&work.key))
             .map(|(work, rendered)| (&work.key, rendered))
             .collect();
+        if dependent.is_empty() {
+            return Vec::new();
+        }
         let mut found = Vec::new();
         for (key, rendered) in &dependent {
             for dependency in rendered.depends_on.iter() {

@@ -203,7 +203,7 @@ impl RenderPass<'_> {
             later_works: Vec::new(),
             works: BTreeMap::new(),
             diagnostics,
-            clashes: None,
+            checked: None,
         };
         ClusterPlan::Changed { cluster: Arc::new(cluster), folder }
     }
@@ -314,7 +314,7 @@ impl RenderPass<'_> {
         cluster: &mut Arc<RenderedCluster>,
     ) -> Result<(), PassError> {
         RenderedCluster::check(cluster, name);
-        let clashes = cluster.clashes.as_deref().unwrap_or_default();
+        let clashes = cluster.checked.iter().flat_map(|found| &found.clashes);
         Ok(self.budget.borrow_mut().spend_diagnostics(clashes)?)
     }
 
@@ -426,6 +426,9 @@ impl RenderPass<'_> {
         all: &KindIndex,
     ) -> Result<BTreeSet<RepoPath>, PassError> {
         let mut frozen = BTreeSet::new();
+        if !cluster.may_have_crds() {
+            return Ok(frozen);
+        }
         for (path, work) in cluster.works.iter().filter(|(_, one)| !one.rendered.crds.is_empty()) {
             let is_possible = work.certainty == Certainty::Possible;
             let fails = if !is_possible && work.rendered.is_stale(all) {
@@ -463,6 +466,9 @@ impl RenderPass<'_> {
         kinds: &KindIndex,
         frozen: Option<&BTreeSet<RepoPath>>,
     ) -> Result<(), PassError> {
+        if !cluster.may_have_custom_kinds() {
+            return Ok(());
+        }
         let mut corrected: Vec<(RepoPath, RenderedFolder)> = Vec::new();
         for (path, work) in &cluster.works {
             let kinds = if frozen.is_some_and(|frozen| frozen.contains(path)) {
@@ -479,7 +485,7 @@ impl RenderPass<'_> {
         if !corrected.is_empty() {
             let cluster = Arc::make_mut(cluster);
             cluster.works.extend(corrected);
-            cluster.clashes = None;
+            cluster.checked = None;
         }
         Ok(())
     }

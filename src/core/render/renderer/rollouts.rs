@@ -50,7 +50,7 @@ pub(super) fn rollouts(
 pub(super) fn assign(
     rollouts: &BTreeMap<GroupName, GroupRollout>,
     unread: &BTreeSet<(GroupName, ClusterName)>,
-    works: &mut BTreeMap<WorkKey, DesiredWork>,
+    works: &mut BTreeMap<WorkKey, Arc<DesiredWork>>,
 ) -> BTreeMap<GroupName, Arc<GroupRollout>> {
     let mut all = rollouts.clone();
     if all.is_empty() {
@@ -67,6 +67,7 @@ pub(super) fn assign(
         let Some(rollout) = all.get_mut(&group) else { continue };
         let Some(member) = rollout.members.get_mut(&key.cluster) else { continue };
         Arc::make_mut(&mut member.works).push(key.clone());
+        let work = Arc::make_mut(work);
         work.group_content = Some(member.earlier.unwrap_or(rollout.content));
         work.is_earlier = member.earlier.is_some();
     }

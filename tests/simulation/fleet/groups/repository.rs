@@ -213,7 +213,7 @@ fn mix_values(desired: &mut Desired) {
     let mut first = BTreeMap::new();
     for work in desired.works.values_mut() {
         let body = first.entry(work.path.clone()).or_insert_with(|| work.body.clone());
-        work.body = body.clone();
+        Arc::make_mut(work).body = body.clone();
     }
 }
 
@@ -230,7 +230,8 @@ impl GroupSource {
         match self.bug {
             Some(Bug::ValuesOfOtherCluster) => mix_values(&mut desired),
             Some(Bug::DependentBeforeDependency) => {
-                desired.works.values_mut().for_each(|work| work.depends_on = Default::default());
+                let works = desired.works.values_mut().map(Arc::make_mut);
+                works.for_each(|work| work.depends_on = Default::default());
             }
             _ => {}
         }

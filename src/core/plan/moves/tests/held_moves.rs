@@ -148,7 +148,7 @@ fn unseen_work_is_not_deleted_for_an_unreadable_folder() {
     // Now it is certain that it gives the object away.
     world.desired.frozen = crate::render::desired::Frozen::default();
     let shop2 = desired_work(&world.desired.source, &plain("shop2", &[("new", "1")]));
-    world.desired.works.insert(key("shop2"), shop2);
+    world.desired.works.insert(key("shop2"), Arc::new(shop2));
     assert_eq!(world.pass(), ["delete shop", "create shop2"]);
 }
 
