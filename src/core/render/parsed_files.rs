@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gitwork_yaml::ParsedYaml;
+use gitwork_yaml::{ParsedYaml, YamlProblem};
 
 use crate::limits;
 use crate::model::name::{ObjectId, RepoPath};
@@ -63,16 +63,28 @@ impl ParsedFiles {
 impl Known {
     /// Keeps a file if it is not too large. Drops all others where they are too large together.
     fn keep(&mut self, id: ObjectId, parsed: &Arc<ParsedYaml>) {
-        if parsed.memory > limits::PARSED_FILES_BYTES_MAX {
+        let bytes = bytes(parsed);
+        if bytes > limits::PARSED_FILES_BYTES_MAX {
             return;
         }
-        if self.memory + parsed.memory > limits::PARSED_FILES_BYTES_MAX {
+        if self.memory + bytes > limits::PARSED_FILES_BYTES_MAX {
             *self = Self::default();
         }
         if self.files.insert(id, parsed.clone()).is_none() {
-            self.memory += parsed.memory;
+            self.memory += bytes;
         }
     }
+}
+
+/// What a file takes, and its entry: there may be many with nothing but problems.
+fn bytes(parsed: &ParsedYaml) -> usize {
+    let problem = |one: &YamlProblem| {
+        let related = one.related.iter().map(|(span, why)| size_of_val(span) + 32 + why.len());
+        let snippet = one.snippet.as_ref().map_or(0, String::len);
+        size_of::<YamlProblem>() + one.message.len() + snippet + related.sum::<usize>()
+    };
+    let problems: usize = parsed.problems.iter().map(problem).sum();
+    2 * size_of::<(ObjectId, ParsedYaml)>() + parsed.memory + problems
 }
 
 #[cfg(test)]
@@ -98,5 +110,21 @@ mod tests {
         let too_large = format!("[{}]", "0,".repeat(limits::PARSED_FILES_BYTES_MAX / 90));
         assert_eq!(Arc::strong_count(&parse(4, &too_large)), 1);
         assert_eq!(Arc::strong_count(&third), 2);
+    }
+
+    #[test]
+    fn files_with_problems_only_count_as_well() {
+        let (known, path) = (ParsedFiles::default(), RepoPath::parse("x.yaml").unwrap());
+        let text = "a: !x 1\n".repeat(200);
+        let all: Vec<Arc<ParsedYaml>> = (0..800)
+            .map(|number| {
+                let id = ObjectId::parse(&format!("{number:040x}")).unwrap();
+                known.parse(id, &path, text.as_bytes()).parsed
+            })
+            .collect();
+        let kept = all.iter().filter(|one| Arc::strong_count(one) > 1);
+        let held: usize = kept.map(|one| bytes(one)).sum();
+        assert!(held <= limits::PARSED_FILES_BYTES_MAX, "{held} bytes");
+        assert!(all.iter().map(|one| bytes(one)).sum::<usize>() > held);
     }
 }
