@@ -113,16 +113,14 @@ pub fn changed_clusters(before: &Desired, now: &Desired) -> ChangedClusters {
         return ChangedClusters::All;
     }
     let mut clusters = BTreeSet::new();
-    let is_same_work =
-        |a: &Arc<DesiredWork>, b: &Arc<DesiredWork>| Arc::ptr_eq(a, b) || is_same(a, b);
-    add_changed(&before.works, works, is_same_work, &mut clusters);
+    add_changed(&before.works, works, is_same, &mut clusters);
     let is_equal = |a: &Arc<[NamedObject]>, b: &Arc<[NamedObject]>| Arc::ptr_eq(a, b) || a == b;
     add_changed(&before.later, later, is_equal, &mut clusters);
     let names = before.delivered.keys().chain(delivered.keys());
     let differs = |name: &&ClusterName| {
         let [a, b] = [&before.delivered, delivered].map(|all| all.get(*name));
         let [a, b] = [a, b].map(|all| all.map_or(&[][..], Vec::as_slice));
-        a.len() != b.len() || a.iter().zip(b).any(|(a, b)| !Arc::ptr_eq(a, b) && !is_same(a, b))
+        a.len() != b.len() || a.iter().zip(b).any(|(a, b)| !is_same(a, b))
     };
     clusters.extend(names.filter(differs).cloned());
     ChangedClusters::Some(clusters)
@@ -157,9 +155,12 @@ fn add_changed<T>(
 }
 
 /// Whether two states of a work in Git are the same. Unchanged works share their content.
-fn is_same(a: &DesiredWork, b: &DesiredWork) -> bool {
-    let DesiredWork { key, path, body, delete_option, prune, suspend, .. } = b;
-    let DesiredWork { objects, depends_on, group_content, is_earlier, .. } = b;
+fn is_same(a: &Arc<DesiredWork>, b: &Arc<DesiredWork>) -> bool {
+    if Arc::ptr_eq(a, b) {
+        return true;
+    }
+    let DesiredWork { key, path, body, delete_option, prune, suspend, .. } = &**b;
+    let DesiredWork { objects, depends_on, group_content, is_earlier, .. } = &**b;
     a.key == *key
         && a.path == *path
         && (Arc::ptr_eq(&a.body, body) || a.body == *body)

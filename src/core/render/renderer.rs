@@ -418,7 +418,8 @@ impl Renderer {
     /// What facts the groups and the works need; `None` if they need none.
     fn needed_facts(&self) -> Option<FactNeeds> {
         let mut needs = FactNeeds::default();
-        let clusters = self.clusters.values().filter(|cluster| cluster.may_have_variables());
+        let clusters =
+            self.clusters.values().filter(|cluster| cluster.may_have(|found| found.has_variables));
         let folders = clusters.flat_map(|cluster| cluster.works.values());
         for variable in folders.flat_map(|folder| folder.rendered.variables.iter()) {
             match variable {

@@ -44,13 +44,13 @@ pub(super) struct RenderedCluster {
 pub(super) struct CheckedWorks {
     /// One object or one name in two of them.
     pub(super) clashes: Vec<Diagnostic>,
-    has_problems: bool,
-    has_crds: bool,
-    has_custom_kinds: bool,
-    has_dependencies: bool,
-    has_variables: bool,
-    /// All folders have a work, which the cluster gets for sure.
-    is_complete: bool,
+    pub(super) has_problems: bool,
+    pub(super) has_crds: bool,
+    pub(super) has_custom_kinds: bool,
+    pub(super) has_dependencies: bool,
+    pub(super) has_variables: bool,
+    /// A folder has no work, or the cluster may not get it.
+    pub(super) has_gaps: bool,
 }
 
 /// One rendered work folder.
@@ -88,34 +88,9 @@ impl RenderedCluster {
         works.flat_map(|rendered| &rendered.crds)
     }
 
-    /// Whether something may be found in its works.
-    fn may_have(&self, what: impl Fn(&CheckedWorks) -> bool) -> bool {
+    /// Whether something may be found in its works, which need not be checked yet.
+    pub(super) fn may_have(&self, what: impl Fn(&CheckedWorks) -> bool) -> bool {
         self.checked.as_ref().is_none_or(what)
-    }
-
-    /// Whether its works may have CRDs.
-    pub(super) fn may_have_crds(&self) -> bool {
-        self.may_have(|found| found.has_crds)
-    }
-
-    /// Whether its works may have objects of kinds that are not built in.
-    pub(super) fn may_have_custom_kinds(&self) -> bool {
-        self.may_have(|found| found.has_custom_kinds)
-    }
-
-    /// Whether its works may depend on others.
-    pub(super) fn may_have_dependencies(&self) -> bool {
-        self.may_have(|found| found.has_dependencies)
-    }
-
-    /// Whether its manifests may have variables.
-    pub(super) fn may_have_variables(&self) -> bool {
-        self.may_have(|found| found.has_variables)
-    }
-
-    /// Whether some folder may be without a work, or may not be the cluster's.
-    pub(super) fn may_be_incomplete(&self) -> bool {
-        self.may_have(|found| !found.is_complete)
     }
 
     /// What is wrong with the works that it gets with the commit.
@@ -237,10 +212,10 @@ impl RenderedCluster {
         let mut found = CheckedWorks {
             clashes: self.find_clashes(name),
             has_problems: self.works_of_commit().any(|one| !one.diagnostics.is_empty()),
-            is_complete: self
+            has_gaps: self
                 .works
                 .values()
-                .all(|work| work.certainty == Certainty::Member && work.rendered.work.is_some()),
+                .any(|work| work.certainty == Certainty::Possible || work.rendered.work.is_none()),
             ..CheckedWorks::default()
         };
         for one in self.works.values().map(|work| &work.rendered).chain(&self.later_works) {

@@ -1,7 +1,7 @@
 //! What rendered works hold in memory: equal contents once, and all of them within a bound.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use gitwork_schemas::{CrdSchemas, KubernetesVersion};
@@ -171,15 +171,11 @@ impl SharedContent {
 /// The bytes of texts that were not counted before, as [`ContentBudget::spend_folder`] counts those
 /// that are kept.
 fn uncounted_bytes(counted: &mut HashSet<u64>, parts: &Arc<[CanonicalJson]>) -> usize {
-    let mut hash = |value: &dyn Fn(&mut DefaultHasher)| {
-        let mut hasher = DefaultHasher::new();
-        value(&mut hasher);
-        counted.insert(hasher.finish())
-    };
-    if parts.is_empty() || !hash(&|hasher| parts.hash(hasher)) {
+    let hasher = BuildHasherDefault::<DefaultHasher>::new();
+    if parts.is_empty() || !counted.insert(hasher.hash_one(parts)) {
         return 0;
     }
-    let new = parts.iter().filter(|part| hash(&|hasher| part.hash(hasher)));
+    let new = parts.iter().filter(|part| counted.insert(hasher.hash_one(part)));
     size_of_val(&**parts)
         + ALLOCATION
         + new.map(|one| one.as_str().len() + ALLOCATION).sum::<usize>()

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Renderer;
+use super::cluster::CheckedWorks;
 use super::earlier::LeftOut;
 use crate::config::file_names::GROUPS;
 use crate::model::diagnostic::{Code, Scope};
@@ -52,7 +53,8 @@ impl Renderer {
         if frozen.source || !frozen.clusters.is_empty() || !frozen.works.is_empty() {
             works.retain(|key, _| !frozen.contains(key));
             // Of several folders with works of one name, each has its own objects.
-            let rendered = self.folders().filter_map(|(_, rendered)| rendered.work.as_ref());
+            let rendered =
+                self.folders(|_| true).filter_map(|(_, rendered)| rendered.work.as_ref());
             for work in rendered.filter(|work| frozen.contains(&work.key)) {
                 claims.entry(work.key.clone()).or_default().push(FrozenObjects::of(work));
             }
@@ -119,12 +121,16 @@ impl Renderer {
             let work = rendered.work.as_ref().and_then(|work| works.get(&work.key));
             work.is_some_and(|work| work.path == rendered.path)
         };
-        self.folders().filter(move |(_, rendered)| !is_read(rendered))
+        self.folders(|_| true).filter(move |(_, rendered)| !is_read(rendered))
     }
 
-    /// The folders of works that a cluster gets for sure.
-    fn folders(&self) -> impl Iterator<Item = (&ClusterName, &Rendered)> {
-        self.clusters.iter().flat_map(|(name, cluster)| {
+    /// The folders of works that a cluster gets for sure, of the clusters that may have something.
+    pub(super) fn folders(
+        &self,
+        what: impl Fn(&CheckedWorks) -> bool,
+    ) -> impl Iterator<Item = (&ClusterName, &Rendered)> {
+        let clusters = self.clusters.iter().filter(move |(_, cluster)| cluster.may_have(&what));
+        clusters.flat_map(|(name, cluster)| {
             cluster.certain_works().map(move |folder| (name, &*folder.rendered))
         })
     }
@@ -150,7 +156,7 @@ impl Renderer {
         works: &BTreeMap<WorkKey, Arc<DesiredWork>>,
         claims: &mut Claims,
     ) {
-        let all = self.clusters.values().filter(|cluster| cluster.may_be_incomplete());
+        let all = self.clusters.values().filter(|cluster| cluster.may_have(|found| found.has_gaps));
         let all = all.flat_map(|cluster| cluster.works.values());
         for folder in all.filter(|folder| folder.certainty == Certainty::Possible) {
             let rendered = &folder.rendered;
@@ -174,10 +180,7 @@ impl Renderer {
             open_groups: self.open_groups.clone(),
             ..Frozen::default()
         };
-        let incomplete = self.clusters.iter().filter(|(_, cluster)| cluster.may_be_incomplete());
-        let folders = incomplete.flat_map(|(name, cluster)| {
-            cluster.certain_works().map(move |folder| (name, &*folder.rendered))
-        });
+        let folders = self.folders(|found| found.has_gaps);
         for (cluster, rendered) in folders.filter(|(_, one)| one.work.is_none()) {
             frozen.folders.insert((cluster.clone(), rendered.path.clone()));
             let Some(mut key) = rendered.key.clone() else { continue };

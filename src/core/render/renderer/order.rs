@@ -24,9 +24,7 @@ type Works = BTreeMap<WorkKey, Arc<DesiredWork>>;
 impl Renderer {
     /// The errors in the dependencies of the works.
     pub(super) fn check_order(&self, works: &Works, frozen: &Frozen) -> Vec<Diagnostic> {
-        let clusters = self.clusters.values().filter(|cluster| cluster.may_have_dependencies());
-        let folders = clusters.flat_map(|cluster| cluster.certain_works());
-        let dependent = folders.map(|folder| &*folder.rendered);
+        let dependent = self.folders(|found| found.has_dependencies).map(|(_, rendered)| rendered);
         let dependent = dependent.filter(|one| !one.depends_on.is_empty());
         let dependent = dependent.filter_map(|one| Some((one.work.as_ref()?, one)));
         let dependent: BTreeMap<&WorkKey, &Rendered> = dependent

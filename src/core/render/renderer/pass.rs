@@ -426,7 +426,7 @@ impl RenderPass<'_> {
         all: &KindIndex,
     ) -> Result<BTreeSet<RepoPath>, PassError> {
         let mut frozen = BTreeSet::new();
-        if !cluster.may_have_crds() {
+        if !cluster.may_have(|found| found.has_crds) {
             return Ok(frozen);
         }
         for (path, work) in cluster.works.iter().filter(|(_, one)| !one.rendered.crds.is_empty()) {
@@ -466,7 +466,7 @@ impl RenderPass<'_> {
         kinds: &KindIndex,
         frozen: Option<&BTreeSet<RepoPath>>,
     ) -> Result<(), PassError> {
-        if !cluster.may_have_custom_kinds() {
+        if !cluster.may_have(|found| found.has_custom_kinds) {
             return Ok(());
         }
         let mut corrected: Vec<(RepoPath, RenderedFolder)> = Vec::new();
