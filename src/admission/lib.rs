@@ -1,5 +1,16 @@
 //! The admission webhooks of ManifestWorks and ManifestWorkReplicaSets: an HTTPS server that
 //! answers as [`gitwork_admission_rules`] decides, and the upkeep of its certificates.
+//!
+//! ```no_run
+//! use gitwork_admission::{AdmissionError, AdmissionOptions, run};
+//! use gitwork_hub::client;
+//! use gitwork_runtime::clock::WallClock;
+//!
+//! # async fn start(options: AdmissionOptions) -> Result<(), AdmissionError> {
+//! let stop = std::future::pending();
+//! run(client::connector(None, None), options, WallClock::system(), stop).await
+//! # }
+//! ```
 
 mod admission_api;
 mod admission_metrics;

@@ -12,6 +12,18 @@
 //! - `last_plan`: the last plan, and the rules that it breaks.
 //! - [`hub`]: what a hub reports.
 //! - [`observed_facts`]: what watches show of clusters and Placements, for groups.
+//!
+//! ```
+//! use std::time::Instant;
+//!
+//! use gitwork_core::model::name::SourceId;
+//! use gitwork_sync::guards::GuardOptions;
+//! use gitwork_sync::state::SyncState;
+//!
+//! let (source, now) = (SourceId::parse("fleet").unwrap(), Instant::now());
+//! let mut state = SyncState::new(source, GuardOptions::default(), 0, now);
+//! assert!(state.plan(now).is_none(), "neither Git nor the hub is known");
+//! ```
 
 mod confirmed_works;
 pub mod facts;

@@ -265,6 +265,14 @@ fn clippy_forbids_io_in_every_pure_crate() {
 }
 
 #[test]
+fn every_crate_has_an_example_of_its_main_entry() {
+    for name in CRATES.iter().copied().chain(["cli"]) {
+        let text = fs::read_to_string(root().join("src").join(name).join("lib.rs")).unwrap();
+        assert!(text.contains("\n//! ```"), "src/{name}/lib.rs");
+    }
+}
+
+#[test]
 fn no_private_words_are_used() {
     let mut found = Vec::new();
     let folders = ["src", "tests", "benches", "examples", "fuzz", "docs", "deploy"];
