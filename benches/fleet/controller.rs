@@ -15,7 +15,9 @@ use serde_json::{Value, json};
 use super::harness::placements::Placements;
 use super::harness::requests::{Request, Requests};
 use super::harness::{Cluster, eventually, tally};
-use super::{CONCURRENCY, DEADLINE, Gitwork, count, idle, manifests, works};
+use super::program::Gitwork;
+use super::repository::manifests;
+use super::{CONCURRENCY, DEADLINE, count, works_in};
 
 const CLUSTERS: usize = 1_000;
 const SETS: usize = 20;
@@ -35,14 +37,10 @@ pub async fn controller(hub: &Cluster) {
     let placements = Placements { client: hub.client(), namespace: NAMESPACE.to_owned() };
     let names: Vec<&str> = clusters.iter().map(String::as_str).collect();
     placements.select("all", &names).await;
-    let child = Command::new(env!("CARGO_BIN_EXE_gitwork"))
-        .args(["controller", "--kubeconfig"])
-        .arg(hub.kubeconfig_path())
-        .env("GITWORK_LOG", "error")
-        .stderr(Stdio::inherit())
-        .spawn()
-        .unwrap();
-    let controller = Gitwork(child);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gitwork"));
+    command.args(["controller", "--kubeconfig"]).arg(hub.kubeconfig_path());
+    command.env("GITWORK_LOG", "error").stderr(Stdio::inherit());
+    let controller = Gitwork::start(&mut command);
     create_set(hub, 0).await;
     until_works(hub, 0).await;
     changed_template(hub, &clusters, &controller).await;
@@ -61,7 +59,7 @@ async fn changed_template(hub: &Cluster, clusters: &[String], controller: &Gitwo
     });
     let bare: DynamicObject = serde_json::from_value(bare).unwrap();
     each(clusters, async |cluster| {
-        works_of(hub, cluster).create(&PostParams::default(), &bare).await.unwrap();
+        works_in(hub, cluster).create(&PostParams::default(), &bare).await.unwrap();
     })
     .await;
     let mut ratios = Vec::new();
@@ -74,7 +72,7 @@ async fn changed_template(hub: &Cluster, clusters: &[String], controller: &Gitwo
         let sets = sets(hub);
         sets.patch(&set_name(0), &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
         let written = rate(&mut requests, |request| request.name != BARE).await;
-        idle(controller).await;
+        controller.idle().await;
         let cpu = controller.cpu() - cpu;
         let after = bare_rate(hub, clusters, 2 * round + 1).await;
         let ratio = written / f64::midpoint(before, after);
@@ -93,7 +91,7 @@ async fn changed_template(hub: &Cluster, clusters: &[String], controller: &Gitwo
 /// Measures all sets once every work is applied.
 async fn steady(hub: &Cluster, clusters: &[String], controller: &Gitwork) {
     each(clusters, async |cluster| {
-        let api = works_of(hub, cluster);
+        let api = works_in(hub, cluster);
         let listed = api.list_metadata(&ListParams::default().labels(OWNER)).await.unwrap();
         assert_eq!(listed.items.len(), SETS);
         join_all(listed.items.iter().map(|item| report(&api, &item.metadata))).await;
@@ -111,7 +109,7 @@ async fn steady(hub: &Cluster, clusters: &[String], controller: &Gitwork) {
         .await
         .unwrap();
     }
-    idle(controller).await;
+    controller.idle().await;
     let mut requests = hub.requests();
     let cpu = controller.cpu();
     tokio::time::sleep(STEADY).await;
@@ -237,11 +235,6 @@ fn sets(hub: &Cluster) -> Api<DynamicObject> {
         "ManifestWorkReplicaSet",
     );
     Api::namespaced_with(hub.client(), NAMESPACE, &ApiResource::from_gvk(&kind))
-}
-
-fn works_of(hub: &Cluster, cluster: &str) -> Api<DynamicObject> {
-    let (client, resource) = works(hub);
-    Api::namespaced_with(client, cluster, &resource)
 }
 
 /// The time, as conditions have it.

@@ -232,7 +232,25 @@ impl GitState {
         hub: Option<&HubArgs>,
         key: &WorkKey,
     ) -> Result<Self, CommandError> {
-        let mut source = sources().open(configured.config.clone())?;
+        // A plan needs all works, and so does the search for similar names.
+        if hub.is_none() {
+            let cluster = key.cluster.clone();
+            let of_cluster = |source: Source| source.with_clusters(move |one| *one == cluster);
+            let state = Self::read_as(configured, (hub, key), of_cluster)?;
+            if state.read.desired.named_works().any(|one| one == key) {
+                return Ok(state);
+            }
+        }
+        Self::read_as(configured, (hub, key), |source| source)
+    }
+
+    /// Reads a source that was changed in some way.
+    fn read_as(
+        configured: &ConfiguredSource,
+        (hub, key): (Option<&HubArgs>, &WorkKey),
+        change: impl FnOnce(Source) -> Source,
+    ) -> Result<Self, CommandError> {
+        let mut source = change(sources().open(configured.config.clone())?);
         let cancel = Arc::new(AtomicBool::new(false));
         let mut read = source.read(&cancel)?;
         if read.desired.needed_facts.is_some()

@@ -105,9 +105,11 @@ pub(super) fn located((source, _): Opened, desired: Arc<Desired>) -> Desired {
 pub fn render(args: &RenderArgs) -> Result<Exit, CommandError> {
     let filter = args.filter.filter()?;
     let source = args.source.configured_source()?.with_published_facts();
-    let mut opened = open(&sources(), source)?;
+    let (source, status_branch) = open(&sources(), source)?;
+    let mut opened = (filter.select_clusters(source), status_branch);
     let desired = read(&mut opened, Instant::now(), None)?;
-    let desired = located(opened, desired);
+    let mut desired = located(opened, desired);
+    desired.diagnostics.retain(|one| filter.concerns(&one.scope));
     output::diagnostics(&desired.diagnostics);
     let works = desired.works.values().filter(|work| filter.matches(&work.key));
     let works: Vec<&DesiredWork> = works.map(|work| &**work).collect();

@@ -23,7 +23,9 @@ use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::model::source_origin::SourceOrigin;
 use gitwork_core::text::closest;
 use gitwork_git::{Auth, ClientCertificate, Reference, Remote};
-use gitwork_source::{SourceConfig, SourceLocation, default_id, origin_of_folder, origin_of_url};
+use gitwork_source::{
+    Source, SourceConfig, SourceLocation, default_id, origin_of_folder, origin_of_url,
+};
 
 #[derive(Debug, Clone, Args)]
 pub struct SourceArgs {
@@ -232,6 +234,15 @@ impl Filter {
             Scope::Source | Scope::Group(_) => true,
             Scope::Cluster(cluster) => self.matches_cluster(cluster),
             Scope::Work(key) => self.matches(key),
+        }
+    }
+
+    /// The source, of which only the selected clusters are rendered as far as the others do not
+    /// matter to them.
+    pub fn select_clusters(&self, source: Source) -> Source {
+        match self.cluster.clone() {
+            Some(glob) => source.with_clusters(move |cluster| glob.is_match(cluster.as_str())),
+            None => source,
         }
     }
 

@@ -81,11 +81,11 @@ pub fn validate(args: &ValidateArgs) -> Result<Exit, CommandError> {
     }
     let (states, is_complete) = match <[_; 1]>::try_from(configured) {
         Ok([source]) => {
-            let mut opened = open_to_check(&sources(), source)?;
+            let mut opened = open_to_check(&sources(), source, &filter)?;
             let desired = read(&mut opened, Instant::now(), args.changed_since.as_deref())?;
             (vec![located(opened, desired)], true)
         }
-        Err(sources) => read_all(sources, args.changed_since.as_deref()),
+        Err(sources) => read_all(sources, args.changed_since.as_deref(), &filter),
     };
     let all: Vec<&Desired> = states.iter().collect();
     if is_complete && let Some(error) = no_match(&args.filter, &filter, &all, &[]) {
@@ -98,9 +98,13 @@ pub fn validate(args: &ValidateArgs) -> Result<Exit, CommandError> {
 }
 
 /// Opens a source whose works are checked and not shown.
-fn open_to_check(sources: &Sources, configured: ConfiguredSource) -> Result<Opened, CommandError> {
+fn open_to_check(
+    sources: &Sources,
+    configured: ConfiguredSource,
+    filter: &Filter,
+) -> Result<Opened, CommandError> {
     let (source, status_branch) = open(sources, configured)?;
-    Ok((source.without_texts(), status_branch))
+    Ok((filter.select_clusters(source).without_texts(), status_branch))
 }
 
 /// Corrects the files of a folder, and reports what is left.
@@ -119,7 +123,7 @@ fn fix(
     };
     let path = configured.config.path.clone();
     let folder = folder.join(path.as_str());
-    let mut opened = open_to_check(&sources(), configured)?;
+    let mut opened = open_to_check(&sources(), configured, filter)?;
     let before = read(&mut opened, Instant::now(), None)?;
     if let Some(error) = no_match(&args.filter, filter, &[&before], &[]) {
         return Err(error);
@@ -161,11 +165,13 @@ fn text(args: &ValidateArgs, found: &[Diagnostic]) -> String {
 fn read_all(
     configured: Vec<ConfiguredSource>,
     changed_since: Option<&str>,
+    filter: &Filter,
 ) -> (Vec<Desired>, bool) {
     let (began, sources) = (Instant::now(), sources());
     // Sources of one repository share a fetch if all are open before the first one is read.
-    let open =
-        |source: ConfiguredSource| (source.config.id.clone(), open_to_check(&sources, source));
+    let open = |source: ConfiguredSource| {
+        (source.config.id.clone(), open_to_check(&sources, source, filter))
+    };
     let all: Vec<(SourceId, Result<Opened, CommandError>)> =
         configured.into_iter().map(open).collect();
     let (mut states, mut is_complete) = (Vec::new(), true);

@@ -73,6 +73,17 @@ pub const FILE_DIAGNOSTICS_MAX: usize = 100;
 pub const WORK_DIAGNOSTICS_MAX: usize = 200;
 /// Bytes of texts that the diagnostics of one file or work keep before the others are counted only.
 pub const DIAGNOSTICS_BYTES_MAX: usize = 256 * 1024;
+/// Objects of one work that look for others, and workloads that they may find. With more, no notes
+/// are made on the cluster.
+pub const RELATIONS_MAX: usize = 1_000;
+/// Labels of one selector or workload that are compared.
+pub const RELATED_LABELS_MAX: usize = 32;
+/// A label, or the name of an object, that is compared. Kubernetes allows 317 bytes of a key.
+pub const RELATED_TEXT_BYTES_MAX: usize = 320;
+/// Comparisons of labels and names in one cluster. What is left is not reported.
+pub const RELATION_STEPS_MAX: usize = 1_000_000;
+/// Variables of one work that does not replace them.
+pub const UNREPLACED_MAX: usize = 100;
 /// Characters of a text from a file that a message shows.
 pub const MESSAGE_TEXT_CHARS_MAX: usize = 300;
 /// Files in `approvals`: each is for one hold, and of no use once that is carried out.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gitwork_core::model::digest::Digest;
 use gitwork_core::model::facts::Facts;
-use gitwork_core::model::name::GroupName;
+use gitwork_core::model::name::{ClusterName, GroupName};
 use gitwork_core::rollout::earlier::EarlierContents;
 use gitwork_sync::verification_base::VerificationBase;
 
@@ -50,6 +50,16 @@ impl Source {
     /// Drops the text of each work once it is checked: for what needs the diagnostics only.
     pub fn without_texts(mut self) -> Self {
         self.reading.renderer.drop_texts();
+        self
+    }
+
+    /// Renders only some clusters, and the others if they may matter to these: see
+    /// [`gitwork_core::render::renderer::Renderer::select_clusters`].
+    pub fn with_clusters(
+        mut self,
+        is_selected: impl Fn(&ClusterName) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.reading.renderer.select_clusters(is_selected);
         self
     }
 

@@ -120,6 +120,8 @@ impl Etcd {
             .args(["--socket-reuse-port", "--log-level=warn"])
             // Without disk flushes: the data is temporary, and each write would wait for the disk.
             .arg("--unsafe-no-fsync")
+            // Benchmarks write more than the 2 GB that it holds by default.
+            .arg("--quota-backend-bytes=8000000000")
             // Entries of the raft log stay in memory until a snapshot.
             .arg("--snapshot-count=5000");
         let mut process = Process::start(command, "etcd", folder.path())?;

@@ -341,6 +341,16 @@ fn manifest_examples() -> Vec<(Code, Files)> {
             ),
         ),
         (
+            Code::SelectsNothing,
+            manifest(
+                "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop}\n\
+                 spec:\n  selector: {matchLabels: {app: web}}\n  template:\n    metadata: \
+                 {labels: {app: web}}\n    spec: {containers: [{name: web, image: nginx}]}\n---\n\
+                 apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\nspec:\n  \
+                 selector: {app: wbe}\n  ports: [{port: 80}]\n",
+            ),
+        ),
+        (
             Code::TemplateText,
             manifest(
                 "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n  annotations:\n    \

@@ -133,7 +133,8 @@ impl Diagnostic {
     }
     /// A configuration file whose name gitwork does not read.
     pub fn misnamed(file: &RepoPath, meant: &str, scope: Scope) -> Self {
-        let message = format!("{} is not read; the name of the file is {meant}", file.name());
+        let message =
+            format!("{} has no effect under this name; rename it to {meant}", file.name());
         let fix = Some(Box::new(Fix::RenameFile(meant.to_owned())));
         Self { fix, ..Self::new(Code::MisnamedFile, Location::file(file), scope, message) }
     }
@@ -344,6 +345,9 @@ codes! {
     TemplateText = "GW412", Warning, "text of a Helm template",
         "Commit the rendered manifest: gitwork renders no Helm templates, so the text reaches the \
          cluster as it is.";
+    SelectsNothing = "GW413", Info, "object that finds no other",
+        "Correct the labels or the name, if the other object is in Git. gitwork does not see what \
+         other programs create.";
     // 5xx: the operator's policy
     NotAllowed = "GW501", Error, "not allowed by the operator's policy",
         "Stay within the `policy` of the daemon's configuration, or ask the operator to \

@@ -1,6 +1,7 @@
 //! One manifest file into manifests: `List`s flattened, every object checked, kinds resolved.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use gitwork_api::names::check_label;
@@ -8,6 +9,7 @@ use serde_json::Value;
 
 use super::object_checks::ObjectChecks;
 use super::parsed_files::ParsedManifestFile;
+use super::relations::{Place, RelatedObject, Relations};
 use super::substitute::Substitution;
 use super::template;
 use crate::config::SecretPolicy;
@@ -39,6 +41,8 @@ pub struct Rules<'a> {
     pub checks: &'a ObjectChecks,
     /// The namespace of objects that need one and have none.
     pub namespace: Option<&'a str>,
+    /// The work names a namespace for them, which is wrong.
+    pub has_bad_namespace: bool,
 }
 
 /// What a file holds.
@@ -46,6 +50,8 @@ pub struct Rules<'a> {
 pub struct ParsedManifests {
     /// The objects that could be identified, in the file's order.
     pub manifests: Vec<Manifest>,
+    /// What the objects look for, and what they offer.
+    pub relations: Relations,
     /// What is wrong with the file and its objects.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -59,7 +65,11 @@ pub fn read(
 ) -> ParsedManifests {
     let mut diagnostics = DiagnosticSink::new(limits::FILE_DIAGNOSTICS_MAX);
     diagnostics.extend(yaml::diagnostics(file, parsed.problems.clone(), rules.scope));
-    let mut reader = Reader { file, rules, manifests: Vec::new(), diagnostics };
+    let (manifests, relations) = (Vec::new(), Relations::default());
+    let has_variables = values.is_none() && bytes.windows(2).any(|two| two == b"${");
+    let of_unknown_scope = BTreeSet::new();
+    let mut reader =
+        Reader { file, rules, has_variables, of_unknown_scope, manifests, relations, diagnostics };
     for at in 0..parsed.documents.len() {
         let Some((mut value, document)) = document(&mut parsed, at) else { continue };
         if let Some(values) = &mut values {
@@ -76,8 +86,10 @@ pub fn read(
         reader.objects(value, document);
     }
     let mut diagnostics = reader.diagnostics.into_all();
+    diagnostics.retain(|found| !is_file_mode(found, bytes));
     template::add_hints(&mut diagnostics, bytes);
-    ParsedManifests { manifests: reader.manifests, diagnostics }
+    let Reader { manifests, relations, .. } = reader;
+    ParsedManifests { manifests, relations, diagnostics }
 }
 
 /// A document and its value. Copies the value only if other works need it, too.
@@ -101,7 +113,12 @@ pub fn order(manifest: &Manifest) -> (u8, &Origin, &Identity) {
 struct Reader<'a> {
     file: &'a RepoPath,
     rules: &'a Rules<'a>,
+    /// The file may have variables, and the work does not replace them.
+    has_variables: bool,
+    /// The kinds of which a note says that their scope is unknown.
+    of_unknown_scope: BTreeSet<(String, String)>,
     manifests: Vec<Manifest>,
+    relations: Relations,
     diagnostics: DiagnosticSink,
 }
 
@@ -120,14 +137,11 @@ impl<'a> Reader<'a> {
         });
     }
 
-    /// Reports a problem that quotes correct if the value has the wrong type.
+    /// Reports a problem that quotes correct.
     fn report_unquoted(&mut self, code: Code, span: Span, field: &str, message: String) {
         let (at, scope) = (Location::at(self.file, span), self.rules.scope.clone());
         let found = Diagnostic::new(code, at, scope, message).with_field(field);
-        self.diagnostics.push(match code {
-            Code::WrongType => found.with_text_fix(span, FixKind::Quote),
-            _ => found,
-        });
+        self.diagnostics.push(found.with_text_fix(span, FixKind::Quote));
     }
 
     /// The objects of a document: one, or the items of a list kind.
@@ -192,6 +206,14 @@ impl<'a> Reader<'a> {
             self.check_secret(&object, &what);
         }
         self.check_schema(&object, (&*group, &*kind));
+        if self.has_variables {
+            let place_of = |pointer: &str| Place {
+                file: self.file.clone(),
+                span: object.span(pointer),
+                pointer: pointer.to_owned(),
+            };
+            self.relations.add_variables(&value, &place_of);
+        }
         drop_nulls(&mut value);
         let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
         if let (Some(default), Some(metadata)) = (default, metadata) {
@@ -200,6 +222,9 @@ impl<'a> Reader<'a> {
         let identity = Identity { group, resource, namespace, name };
         let origin = Origin { file: self.file.clone(), document: document.index, span };
         let manifest = Manifest { object: value, api_version, kind, identity, origin };
+        let span_of = |field: &str| document.span_of(&format!("{pointer}{field}"));
+        let (manifest_ref, kinds) = (&manifest, self.rules.kinds);
+        self.relations.add(RelatedObject { manifest: manifest_ref, kinds, span_of: &span_of });
         self.manifests.push(manifest);
     }
 
@@ -207,10 +232,13 @@ impl<'a> Reader<'a> {
     /// reported.
     fn names(&mut self, object: &DocumentObject<'_>) -> Option<ObjectNames> {
         let generate_name = value_at(object.value, "/metadata/generateName");
-        if generate_name.is_some_and(|name| !name.is_null() && name != "") {
+        let is_generated = generate_name.is_some_and(|name| !name.is_null() && name != "");
+        if is_generated {
             let (at, message) =
                 (object.span("/metadata/generateName"), "generateName is not allowed");
             self.report(Code::GenerateName, at, "metadata.generateName", message);
+            // That its name is missing, too, follows from this.
+            value_at(object.value, "/metadata/name").filter(|name| !name.is_null())?;
         }
         if self.is_misnamed_config(object.value) {
             let found = Diagnostic::misnamed(self.file, WORK_FILE, self.rules.scope.clone());
@@ -256,13 +284,31 @@ impl<'a> Reader<'a> {
     fn required_text(&mut self, object: &DocumentObject<'_>, field: &str) -> Option<String> {
         let (code, what) = match value_at(object.value, field) {
             Some(Value::String(text)) if !text.is_empty() => return Some(text.clone()),
-            None | Some(Value::Null | Value::String(_)) => (Code::MissingField, "is missing"),
-            Some(_) => (Code::WrongType, "must be text; quote it"),
+            None | Some(Value::Null) => (Code::MissingField, "is missing"),
+            Some(Value::String(_)) => (Code::MissingField, "is empty"),
+            Some(value) => {
+                self.report_no_text(object, field, value);
+                return None;
+            }
         };
         let dotted = file::dotted(field);
-        let message = format!("{dotted} {what}");
-        self.report_unquoted(code, object.span(field), &dotted, message);
+        self.report(code, object.span(field), &dotted, format!("{dotted} {what}"));
         None
+    }
+
+    /// Reports a field that must be text.
+    fn report_no_text(&mut self, object: &DocumentObject<'_>, field: &str, value: &Value) {
+        let (dotted, at) = (file::dotted(field), object.span(field));
+        let what = match value {
+            Value::Object(_) => "must be text, not a mapping",
+            Value::Array(_) => "must be text, not a list",
+            _ => {
+                let message = format!("{dotted} must be text; quote it");
+                self.report_unquoted(Code::WrongType, at, &dotted, message);
+                return;
+            }
+        };
+        self.report(Code::WrongType, at, &dotted, format!("{dotted} {what}"));
     }
 
     /// `metadata.namespace`, empty where it is not set; `None` where it is no text, which is
@@ -271,9 +317,8 @@ impl<'a> Reader<'a> {
         match value_at(object.value, NAMESPACE) {
             None | Some(Value::Null) => Some(String::new()),
             Some(Value::String(namespace)) => Some(namespace.clone()),
-            Some(_) => {
-                let (at, message) = (object.span(NAMESPACE), "must be text".to_owned());
-                self.report_unquoted(Code::WrongType, at, "metadata.namespace", message);
+            Some(value) => {
+                self.report_no_text(object, NAMESPACE, value);
                 None
             }
         }
@@ -290,9 +335,12 @@ impl<'a> Reader<'a> {
         if is_namespaced.is_none() {
             let message = format!(
                 "{what} does not get the namespace {default}: gitwork does not know whether its \
-                 kind has namespaces; set metadata.namespace, or commit the CRD"
+                 kind has namespaces"
             );
-            self.say_of_namespace(Code::NoEffect, object.span("/metadata"), message);
+            let (at, scope) = (object.key_span("/metadata"), self.rules.scope.clone());
+            let found =
+                Diagnostic::new(Code::NoEffect, Location::at(self.file, at), scope, message);
+            self.diagnostics.push(found.with_field("metadata.namespace").with_hint(SCOPE_HINT));
         }
         Some(default).filter(|_| is_namespaced == Some(true))
     }
@@ -306,10 +354,14 @@ impl<'a> Reader<'a> {
         namespace: &str,
     ) {
         match is_namespaced {
+            // The namespace that the work names for it is wrong, which is reported.
+            Some(true) if namespace.is_empty() && self.rules.has_bad_namespace => {}
             Some(true) if namespace.is_empty() => {
-                let message = format!("{what} has no namespace");
-                self.say_of_namespace(Code::MissingNamespace, object.span("/metadata"), message);
+                let (at, message) =
+                    (object.key_span("/metadata"), format!("{what} has no namespace"));
+                self.say_of_namespace(Code::MissingNamespace, at, message);
             }
+            None if namespace.is_empty() => self.say_of_unknown_scope(object, what),
             Some(false) if !namespace.is_empty() => {
                 let message = format!("{what} is cluster-scoped and has a namespace");
                 self.say_of_namespace(Code::UnexpectedNamespace, object.span(NAMESPACE), message);
@@ -321,6 +373,29 @@ impl<'a> Reader<'a> {
         {
             let message = format!("the namespace {:?} {why}", shortened(namespace));
             self.say_of_namespace(Code::BadObjectName, object.span(NAMESPACE), message);
+        }
+    }
+
+    /// Notes once for each kind that nobody knows whether it needs a namespace.
+    fn say_of_unknown_scope(&mut self, object: &DocumentObject<'_>, what: &str) {
+        let text = |name: &str| object.value.get(name).and_then(Value::as_str).unwrap_or_default();
+        let (version, kind) = (text("apiVersion"), text("kind"));
+        let group = version.rsplit_once('/').map_or("", |(group, _)| group);
+        // The schema check knows the others.
+        let is_known = self.rules.checks.crds.plural(group, kind).is_some();
+        // With a default namespace, a warning says so for each object.
+        if is_known || self.rules.namespace.is_some() || self.rules.has_bad_namespace {
+            return;
+        }
+        if self.of_unknown_scope.insert((group.to_owned(), kind.to_owned())) {
+            let message = format!(
+                "{what} has no namespace, and gitwork does not know whether its kind needs one"
+            );
+            let (at, scope) = (object.key_span("/metadata"), self.rules.scope.clone());
+            let at = Location::at(self.file, at);
+            let found = Diagnostic::new(Code::MissingNamespace, at, scope, message);
+            let found = found.with_field("metadata.namespace").with_hint(SCOPE_HINT);
+            self.diagnostics.push(Diagnostic { severity: Severity::Info, ..found });
         }
     }
 
@@ -407,6 +482,10 @@ impl<'a> Reader<'a> {
 
 const NAMESPACE: &str = "/metadata/namespace";
 
+/// What to do about an object of a kind that may have namespaces.
+const SCOPE_HINT: &str = "Set metadata.namespace, unless the kind is cluster-scoped. With the CRD in \
+                          the repository, gitwork knows.";
+
 /// An object of a file: a whole document, or an item of a list.
 struct DocumentObject<'a> {
     value: &'a Value,
@@ -442,6 +521,22 @@ fn is_object_name(name: &str) -> bool {
         && name.len() <= 253
         && !name.contains(['/', '%'])
         && !name.contains(char::is_control)
+}
+
+/// Whether a warning is about an octal number where Kubernetes has the mode of a file: `0755` is
+/// what is meant there.
+fn is_file_mode(found: &Diagnostic, bytes: &[u8]) -> bool {
+    let Some(at) = found.location.span.filter(|_| found.code == Code::AmbiguousScalar) else {
+        return false;
+    };
+    let [line, column] = [at.line, at.column].map(|one| usize::try_from(one).unwrap_or(usize::MAX));
+    let line = bytes.split(|byte| *byte == b'\n').nth(line.saturating_sub(1)).unwrap_or_default();
+    let text = String::from_utf8_lossy(line);
+    let before: String = text.chars().take(column.saturating_sub(1)).collect();
+    let value = text.chars().nth(column.saturating_sub(1));
+    let name = before.trim_end().strip_suffix(':').map(|name| name.trim_matches(['"', '\'']));
+    let name = name.and_then(|name| name.rsplit([' ', '{', ',', '-', '"', '\'']).next());
+    value == Some('0') && name.is_some_and(|name| matches!(name, "mode" | "defaultMode"))
 }
 
 /// A text of a file as a message shows it.

@@ -10,6 +10,7 @@ pub(crate) mod manifests;
 pub mod object_checks;
 pub mod origin;
 pub(crate) mod parsed_files;
+pub(crate) mod relations;
 pub mod renderer;
 pub mod setting;
 mod snippets;

@@ -209,7 +209,14 @@ impl Reading<'_> {
         let checks = &ObjectChecks::none();
         let named = setting("namespace", "/namespace", &levels);
         let namespace = named.as_ref().and_then(|one| one.value.as_str());
-        let rules = manifests::Rules { kinds, secrets, scope: self.scope, checks, namespace };
+        let rules = manifests::Rules {
+            kinds,
+            secrets,
+            scope: self.scope,
+            checks,
+            namespace,
+            has_bad_namespace: false,
+        };
         let mut substitution = substitutes.then(|| Substitution::new(&values));
         let mut objects = self.manifests(&files.manifests, &rules, substitution.as_mut())?;
         if let Some(substitution) = substitution {

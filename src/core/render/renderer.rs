@@ -18,11 +18,15 @@ mod group_cost_tests;
 #[cfg(test)]
 mod group_tests;
 mod inputs;
+mod notes;
 mod open_groups;
 mod order;
 mod pass;
 mod rendered_change;
 mod rollouts;
+mod selected;
+#[cfg(test)]
+mod selected_tests;
 mod work_inputs;
 
 use std::cell::RefCell;
@@ -56,9 +60,9 @@ use content::{ContentBudget, SharedContent, approval_bytes};
 use earlier::{Earlier, LeftOut};
 use inputs::{ClusterConfig, SourceInputs};
 use pass::{ClusterPlace, OpenCluster, PassError, RenderPass, Rendering};
-use rendered_change::Selected;
 pub use rendered_change::{RenderedChange, UnreadClusters};
 use rollouts::rollouts;
+use selected::Selected;
 
 type GroupsByCluster = BTreeMap<ClusterName, Vec<Membership>>;
 type Delivered = BTreeMap<GroupName, BTreeMap<ClusterName, Certainty>>;
@@ -115,7 +119,7 @@ pub struct Renderer {
     is_partial: bool,
     /// How many threads render.
     threads: usize,
-    /// The clusters to render; `None` for all.
+    /// The clusters to render.
     selected: Selected,
     /// The others, as of the last snapshot.
     unread: UnreadClusters,
@@ -145,7 +149,7 @@ impl Renderer {
             content: SharedContent::default(),
             is_partial: false,
             threads: 1,
-            selected: None,
+            selected: Selected::All,
             unread: UnreadClusters::default(),
         }
     }
@@ -206,6 +210,18 @@ impl Renderer {
     /// Renders a snapshot. An error is one of the object database: nothing is known of this commit
     /// then, and nothing may be done for it.
     pub fn render(&mut self, snapshot: &Snapshot<'_>) -> Result<Desired, ObjectError> {
+        let desired = self.render_selected(snapshot)?;
+        if self.is_enough(&desired) {
+            return Ok(desired);
+        }
+        let selected = std::mem::take(&mut self.selected);
+        let whole = self.render_selected(snapshot);
+        self.selected = selected;
+        whole
+    }
+
+    /// Renders the selected clusters.
+    fn render_selected(&mut self, snapshot: &Snapshot<'_>) -> Result<Desired, ObjectError> {
         let mut top = layout::top(snapshot.root, snapshot.objects)?;
         let mut diagnostics = std::mem::take(&mut top.diagnostics);
         let source =
@@ -253,6 +269,7 @@ impl Renderer {
             content: RefCell::new(std::mem::take(&mut self.content)),
             budget: RefCell::new(ContentBudget::new(left)),
             parsed: ParsedFiles::default(),
+            is_partial: self.is_partial,
         };
         let rendered = self.fleet(&pass, top, left_out, &mut diagnostics);
         self.content = pass.content.into_inner();
@@ -451,8 +468,9 @@ impl Renderer {
         let above = diagnostics.iter().chain(&self.group_diagnostics);
         let mut all: Vec<ScopedDiagnostic<'_>> = above.map(ScopedDiagnostic::new).collect();
         for cluster in self.clusters.values() {
-            let clashes = cluster.checked.iter().flat_map(|found| &found.clashes);
-            let of_cluster = cluster.diagnostics.iter().chain(clashes);
+            let between = cluster.checked.iter();
+            let between = between.flat_map(|found| found.clashes.iter().chain(&found.notes));
+            let of_cluster = cluster.diagnostics.iter().chain(between);
             all.extend(of_cluster.map(ScopedDiagnostic::new));
             all.extend(cluster.problems_of_commit());
         }

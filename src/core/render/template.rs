@@ -1,5 +1,7 @@
 //! Files that look like a template of Helm which nobody has rendered.
 
+use std::collections::BTreeSet;
+
 use gitwork_api::escape::pointer_token;
 use serde_json::Value;
 
@@ -9,23 +11,26 @@ use crate::model::diagnostic::Diagnostic;
 const HINT: &str = "it looks like a Helm template that was not rendered. gitwork renders none: \
                     commit the rendered manifests";
 
-/// Says of errors in lines with `{{ … }}` that the file looks like a template. Such braces are
-/// valid YAML in places, and mean something else there: quotes would make it worse.
-pub fn add_hints(diagnostics: &mut [Diagnostic], bytes: &[u8]) {
+/// Says of errors in lines with `{{ … }}` that the file looks like a template, once for each line.
+/// Such braces are valid YAML in places, and mean something else there: quotes would make it worse.
+pub fn add_hints(diagnostics: &mut Vec<Diagnostic>, bytes: &[u8]) {
     let Some(lines) = std::str::from_utf8(bytes).ok().filter(|text| text.contains("{{")) else {
         return;
     };
     let lines: Vec<&str> = lines.lines().collect();
     let is_template =
         |line: &&str| line.split_once("{{").is_some_and(|(_, after)| after.contains("}}"));
-    for found in diagnostics.iter_mut().filter(|found| found.is_error()) {
+    let mut seen = BTreeSet::new();
+    diagnostics.retain_mut(|found| {
         let at = found.location.span.and_then(|span| usize::try_from(span.line).ok());
         let line = at.and_then(|line| lines.get(line.checked_sub(1)?));
-        if line.is_some_and(is_template) {
-            found.hint = Some(HINT.into());
-            found.fix = None;
+        if !found.is_error() || !line.is_some_and(is_template) {
+            return true;
         }
-    }
+        found.hint = Some(HINT.into());
+        found.fix = None;
+        seen.insert(at)
+    });
 }
 
 /// The first text of an object, as a JSON pointer, that is a template of Helm in quotes. Texts of
@@ -96,8 +101,9 @@ mod tests {
         let file = RepoPath::parse("x.yaml").unwrap();
         let found =
             Diagnostic::new(Code::WrongType, Location::at(&file, at), Scope::Source, "wrong");
-        let mut found = [found.with_text_fix(at, FixKind::Quote)];
+        let mut found = vec![found.clone().with_text_fix(at, FixKind::Quote), found];
         add_hints(&mut found, text.as_bytes());
+        assert_eq!(found.len(), if found[0].hint.is_some() { 1 } else { 2 });
         assert_eq!(found[0].hint.is_some(), found[0].fix.is_none(), "quotes would not help");
         found[0].hint.clone()
     }

@@ -11,6 +11,7 @@ mod folder_config;
 mod health_rules;
 mod inherited;
 mod manifest_configs;
+mod near_objects;
 mod parts;
 mod plurals;
 mod rule_index;
@@ -47,14 +48,15 @@ use crate::model::name::{ClusterName, ObjectId, RepoPath, WorkKey, WorkName};
 use crate::model::snapshot::{ObjectError, Objects};
 use crate::model::work::{DesiredWork, NamedObject};
 use crate::render::desired::FrozenObjects;
+use crate::render::relations::Relations;
 use crate::render::substitute::Substitution;
 use crate::render::values::Variable;
 use crate::text::truncate::truncate_chars;
-use agent_rules::{check_agent_rules, check_ttl};
+use agent_rules::{check_agent_rules, check_orphaning_rules, check_ttl};
 use checks::{check_objects, check_tenancy, folder_refused};
 use files::FolderFiles;
 use folder_config::FolderConfig;
-use manifest_configs::WorkRules;
+use manifest_configs::{ObjectRules, WorkRules};
 use parts::WorkParts;
 use rule_index::TooManySteps;
 use sidecar::orphans;
@@ -89,6 +91,8 @@ pub struct Rendered {
     pub depends_on: Arc<[Dependency]>,
     /// The variables of the manifests. A folder has the same ones for every cluster.
     pub variables: Arc<[Variable]>,
+    /// What its objects look for, and what they offer; `None` if that is nothing.
+    pub relations: Option<Arc<Relations>>,
     /// Whether a folder with the same files, inherited settings and values gives the same
     /// elsewhere.
     pub reuse: Reuse,
@@ -143,21 +147,23 @@ pub fn render(
     let settings = inherited.settings(work_file.as_ref());
     let mut values = settings.substitute.then(|| Substitution::new(&inherited.values));
     let namespace = default_namespace::checked(&settings, &folder, &mut files.diagnostics);
-    let rules = inherited.manifest_rules(kinds, &scope, namespace);
+    let has_bad_namespace = namespace.is_none() && settings.namespace.is_some();
+    let rules = inherited.manifest_rules(kinds, &scope, (namespace, has_bad_namespace));
     let mut manifests = files.manifests(&found.manifests, &rules, values.as_mut())?;
     let added = default_namespace::add(&mut manifests, (&settings, namespace), &folder);
     let substituted = values.as_ref().map_or(0, Substitution::added_bytes);
     let variables: Arc<[Variable]> = values.map(Substitution::into_used).unwrap_or_default().into();
     let mut sidecars = files.sidecars(&found.sidecars)?;
-    let FolderFiles { texts, bytes: input_bytes, mut diagnostics, .. } = files;
+    let FolderFiles { texts, bytes: input_bytes, mut diagnostics, mut relations, .. } = files;
+    relations.locate_from(path);
     let (mut configs, orphans) =
         apply_rules(&mut manifests, &mut sidecars, &folder, (inherited, kinds), &mut diagnostics);
+    check_orphaning_rules(&manifests, &folder, &mut diagnostics);
     check_objects(path, &manifests, &mut diagnostics);
     settings.check_metadata(&folder, &mut diagnostics);
     let delete_option = settings.deletion_policy(orphans, path, &mut diagnostics);
     let delete_option = default_namespace::keep(added.as_ref(), &mut configs, delete_option);
-    check_agent_rules(&manifests, &configs, &mut diagnostics);
-    check_ttl(settings.delete_option.as_ref(), &configs, path, &mut diagnostics);
+    check_ttl(settings.delete_option.as_ref(), &configs, &folder, &mut diagnostics);
     let parts =
         WorkParts { settings, delete_option, configs, manifests, depends_on: depends_on.clone() };
     let is_allowed = check_policy(&parts, &folder, (inherited, kinds), &mut diagnostics);
@@ -170,6 +176,7 @@ pub fn render(
     rendered.replaces_group = replaces_group;
     rendered.depends_on = depends_on;
     rendered.variables = variables;
+    rendered.relations = (!relations.is_empty()).then(|| Arc::new(relations));
     rendered.custom_kinds = custom_kinds(&parts.manifests, kinds);
     // What is not allowed takes no name and no object from works that are.
     if is_allowed {
@@ -229,6 +236,7 @@ impl Rendered {
             replaces_group: false,
             depends_on: Arc::default(),
             variables: Arc::default(),
+            relations: None,
             reuse: Reuse::SameFolder,
             input_bytes: 0,
             too_many_members: None,
@@ -301,6 +309,7 @@ impl Rendered {
         rendered.replaces_group = self.replaces_group;
         rendered.depends_on = self.depends_on.clone();
         rendered.variables = self.variables.clone();
+        rendered.relations = self.relations.clone();
         Some(rendered)
     }
 }
@@ -340,7 +349,13 @@ fn apply_rules(
             NamedPlurals { sidecars, covering: &covering, entries, crds: &inherited.checks.crds };
         name_resources(manifests, named, kinds, diagnostics);
         let rules = WorkRules::new(sidecars, &covering, folder, inherited);
-        let configs = rules.manifest_configs(manifests, folder, &mut steps, diagnostics)?;
+        let rules = rules.manifest_configs(manifests, folder, &mut steps, diagnostics)?;
+        check_agent_rules(manifests, &rules, (sidecars, folder), diagnostics);
+        let entry = |rules: ObjectRules| {
+            let manifest = manifests.get(rules.manifest)?;
+            Some(rules.into_entry(&manifest.identity))
+        };
+        let configs = rules.into_iter().filter_map(entry).collect();
         Ok((configs, orphans(manifests, sidecars, &covering)))
     };
     apply().unwrap_or_else(|TooManySteps| {

@@ -3,12 +3,12 @@
 //! A cluster whose folder is the same in both snapshots is not rendered, if nothing above it
 //! differs and no other cluster can change its works. Otherwise, all clusters are rendered.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::pass::OpenCluster;
+use super::Renderer;
 use super::rendered_change::{RenderedChange, UnreadClusters};
-use super::{GroupsByCluster, Renderer};
+use super::selected::{Selected, depends_on_others};
 use crate::config::file_names::CLUSTER_FILE;
 use crate::limits;
 use crate::model::name::{ClusterName, ObjectId};
@@ -69,7 +69,7 @@ impl Renderer {
     ) -> Result<Option<RenderedChange>, ObjectError> {
         let mut renderer = self.clone();
         renderer.clusters.clear();
-        renderer.selected = Some(Arc::new(differing.clone()));
+        renderer.selected = Selected::Named(Arc::new(differing.clone()));
         let base = renderer.render(base)?;
         if !renderer.is_independent(&base) {
             return Ok(None);
@@ -84,47 +84,14 @@ impl Renderer {
 
     /// Whether the rendered clusters are the same without the others, and the others without them.
     fn is_independent(&self, desired: &Desired) -> bool {
-        // The facts of all members decide these.
-        let has_simple_groups = self.delivered.is_empty()
-            && self.uncertain.is_empty()
-            && self.rollouts.is_empty()
-            && self.open_groups.is_none()
-            && self.earlier.groups().next().is_none();
         let mut folders = self.clusters.values().flat_map(|cluster| cluster.works.values());
-        let is_independent = folders.all(|folder| {
-            // A CRD of any cluster names the plural of a kind.
-            let rendered = &folder.rendered;
-            rendered.crds.is_empty() && rendered.custom_kinds.is_empty()
-        });
-        let mut works = desired.works.values();
-        let depends_on_others =
-            works.any(|work| work.depends_on.iter().any(|on| on.cluster != work.key.cluster));
         // What is wrong may concern more than the work.
         let is_readable = desired.frozen == Frozen::default();
-        has_simple_groups && is_independent && is_readable && !depends_on_others
-    }
-
-    /// Leaves only the selected clusters, and counts the others.
-    pub(super) fn select(
-        &self,
-        opened: &mut BTreeMap<ClusterName, OpenCluster>,
-        groups: &GroupsByCluster,
-    ) -> UnreadClusters {
-        let mut unread = UnreadClusters::default();
-        let Some(selected) = &self.selected else { return unread };
-        opened.retain(|name, open| {
-            if selected.contains(name) {
-                return true;
-            }
-            // A folder of the cluster with the name of a group's folder replaces its work.
-            let of_groups = groups.get(name).into_iter().flatten();
-            let of_groups = of_groups.flat_map(|one| one.group.folder.works.keys());
-            let works: BTreeSet<&String> = open.work_folders().chain(of_groups).collect();
-            unread.works += works.len();
-            unread.clusters += usize::from(!works.is_empty());
-            false
-        });
-        unread
+        self.has_simple_groups()
+            && is_readable
+            && !self.needs_crds()
+            && !folders.any(|folder| !folder.rendered.crds.is_empty())
+            && !depends_on_others(desired)
     }
 }
 

@@ -44,6 +44,8 @@ pub(super) struct RenderedCluster {
 pub(super) struct CheckedWorks {
     /// One object or one name in two of them.
     pub(super) clashes: Vec<Diagnostic>,
+    /// What is odd about one beside the others.
+    pub(super) notes: Vec<Diagnostic>,
     pub(super) has_problems: bool,
     pub(super) has_crds: bool,
     pub(super) has_custom_kinds: bool,
@@ -200,10 +202,14 @@ impl RenderedCluster {
         });
     }
 
-    /// Compares its works with each other, unless that is done.
-    pub(super) fn check(self: &mut Arc<Self>, name: &ClusterName) {
+    /// Compares its works with each other, unless that is done. `notes`: what is odd about them.
+    pub(super) fn check(
+        self: &mut Arc<Self>,
+        name: &ClusterName,
+        notes: impl FnOnce(&Self) -> Vec<Diagnostic>,
+    ) {
         if self.checked.is_none() {
-            let checked = self.checked_works(name);
+            let checked = CheckedWorks { notes: notes(self), ..self.checked_works(name) };
             Arc::make_mut(self).checked = Some(checked);
         }
     }

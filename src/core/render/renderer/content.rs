@@ -325,6 +325,7 @@ fn sizes(rendered: &Rendered) -> RenderedSizes {
     let crd_bytes = |crd: &CrdNames| 96 + crd.kind.len() + crd.group.len() + schemas(crd);
     own += rendered.crds.iter().map(crd_bytes).sum::<usize>();
     own += rendered.work.as_deref().map_or(0, work_bytes);
+    own += rendered.relations.as_ref().map_or(0, |relations| relations.bytes());
     let origin = |at: &Origin| size_of::<Origin>() + at.file.as_str().len();
     let object = |(identity, at): &(Identity, Origin)| identity_bytes(identity) + origin(at);
     RenderedSizes {

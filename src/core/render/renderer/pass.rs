@@ -10,6 +10,7 @@ use super::cluster::{ClusterPlan, RenderedCluster, RenderedFolder};
 use super::content::{ContentBudget, FolderContent, SharedContent, TooLarge};
 use super::earlier::Earlier;
 use super::inputs::{ClusterConfig, ClusterInputs, SourceInputs};
+use super::notes::notes;
 use super::work_inputs::{WorkInputs, WorkPlace};
 use gitwork_api::escape::pointer_token;
 use gitwork_schemas::KubernetesVersion;
@@ -53,6 +54,8 @@ pub(super) struct RenderPass<'a> {
     /// What the works of this pass may still hold.
     pub(super) budget: RefCell<ContentBudget>,
     pub(super) parsed: ParsedFiles,
+    /// Whether the snapshot leaves out works.
+    pub(super) is_partial: bool,
 }
 
 /// How the folders of a pass are rendered.
@@ -313,9 +316,14 @@ impl RenderPass<'_> {
         name: &ClusterName,
         cluster: &mut Arc<RenderedCluster>,
     ) -> Result<(), PassError> {
-        RenderedCluster::check(cluster, name);
-        let clashes = cluster.checked.iter().flat_map(|found| &found.clashes);
-        Ok(self.budget.borrow_mut().spend_diagnostics(clashes)?)
+        let notes = |cluster: &RenderedCluster| match self.is_partial {
+            true => Vec::new(),
+            false => notes(cluster, name, self.work_inputs()),
+        };
+        RenderedCluster::check(cluster, name, notes);
+        let found =
+            cluster.checked.iter().flat_map(|found| found.clashes.iter().chain(&found.notes));
+        Ok(self.budget.borrow_mut().spend_diagnostics(found)?)
     }
 
     /// What a link or a submodule in the place of a work folder makes: a frozen work. Its objects

@@ -1,7 +1,6 @@
 //! A change: two states of a source, of which clusters that are the same may be left out.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use crate::model::diagnostic::{Code, Diagnostic, Scope};
 use crate::model::name::{ClusterName, RepoPath, WorkKey};
@@ -28,9 +27,6 @@ pub struct UnreadClusters {
     /// Their work folders, with those of their groups.
     pub works: usize,
 }
-
-/// The clusters to render.
-pub(super) type Selected = Option<Arc<BTreeSet<ClusterName>>>;
 
 impl RenderedChange {
     /// A change of which everything was rendered, and every problem counts.

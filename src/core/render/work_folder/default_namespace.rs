@@ -7,10 +7,12 @@ use serde_json::{Value, json};
 use super::diagnostics::WorkDiagnostics;
 use super::folder_config::FolderConfig;
 use super::settings::Settings;
+use crate::limits;
 use crate::model::diagnostic::Code;
 use crate::model::manifest::{Identity, Manifest, Origin};
 use crate::model::work::DeletionPolicy;
 use crate::render::manifests;
+use crate::text::truncate::truncate_chars;
 
 /// Checks the namespace that the settings name; `None` if there is none, or it is invalid.
 pub fn checked<'a>(
@@ -28,8 +30,10 @@ pub fn checked<'a>(
         report(Code::NoEffect, "createNamespace", message.to_owned());
     }
     let problem = namespace.and_then(|name| check_label(name, 63).err());
-    if let Some(why) = &problem {
-        report(Code::BadValue, "namespace", format!("the name of a namespace {why}"));
+    if let (Some(name), Some(why)) = (namespace, &problem) {
+        let name = truncate_chars(name, limits::MESSAGE_TEXT_CHARS_MAX);
+        let message = format!("{name:?} cannot be the name of a namespace: it {why}");
+        report(Code::BadValue, "namespace", message);
     }
     namespace.filter(|_| problem.is_none())
 }

@@ -15,6 +15,7 @@ use crate::model::snapshot::{ObjectError, Objects};
 use crate::render::layout::WorkFolderFile;
 use crate::render::manifests::{self, ParsedManifests};
 use crate::render::parsed_files::{ParsedFiles, ParsedManifestFile};
+use crate::render::relations::Relations;
 use crate::render::snippets::Texts;
 use crate::render::substitute::Substitution;
 
@@ -27,6 +28,8 @@ pub struct FolderFiles<'a> {
     pub bytes: usize,
     /// The files read so far.
     pub texts: Texts,
+    /// What their objects look for, and what they offer.
+    pub relations: Relations,
     /// What was wrong with them.
     pub diagnostics: WorkDiagnostics<'a>,
 }
@@ -38,7 +41,8 @@ impl<'a> FolderFiles<'a> {
         parsed: Option<&'a ParsedFiles>,
         diagnostics: WorkDiagnostics<'a>,
     ) -> Self {
-        Self { objects, parsed, bytes: 0, texts: Texts::new(), diagnostics }
+        let relations = Relations::default();
+        Self { objects, parsed, bytes: 0, texts: Texts::new(), relations, diagnostics }
     }
 
     /// The bytes of a file; `None` where it is too large, which is reported.
@@ -100,9 +104,10 @@ impl<'a> FolderFiles<'a> {
                 Some(known) => known.parse(file.id, path, &bytes),
                 None => ParsedManifestFile::parse(path, &bytes),
             };
-            let ParsedManifests { manifests, diagnostics } =
+            let ParsedManifests { manifests, relations, diagnostics } =
                 manifests::read(file, rules, values.as_deref_mut());
             all.extend(manifests);
+            self.relations.extend(relations);
             self.diagnostics.extend(diagnostics);
             if all.len() > limits::WORK_MANIFESTS_MAX {
                 let message =

@@ -47,15 +47,15 @@ impl Inherited<'_> {
     }
 
     /// What the objects of the folder's files are checked against. `namespace`: that of objects
-    /// which have none.
+    /// which have none, and whether the settings name a wrong one.
     pub(super) fn manifest_rules<'a>(
         &'a self,
         kinds: &'a KindIndex,
         scope: &'a Scope,
-        namespace: Option<&'a str>,
+        (namespace, has_bad_namespace): (Option<&'a str>, bool),
     ) -> manifests::Rules<'a> {
         let (secrets, checks) = (self.secrets, &self.checks);
-        manifests::Rules { kinds, secrets, scope, checks, namespace }
+        manifests::Rules { kinds, secrets, scope, checks, namespace, has_bad_namespace }
     }
 }
 

@@ -7,6 +7,7 @@ use super::diagnostics::WorkDiagnostics;
 use super::folder_config::FolderConfig;
 use super::health_rules::condition_rules;
 use super::inherited::{Inherited, SettingsLevel};
+use super::near_objects::NearObjects;
 use super::rule_index::{ConfigIndex, RuleSteps, TooManySteps};
 use super::sidecar::{Covering, Sidecar, sidecar_fields_mut};
 use crate::config::file;
@@ -16,6 +17,58 @@ use crate::model::manifest::{Identity, Manifest};
 
 /// The field of an entry with condition rules.
 const CONDITION_RULES: &str = "conditionRules";
+
+/// Where a field of an entry comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuleSource {
+    /// The sidecar with this number.
+    Sidecar(u32),
+    /// This entry of `manifestConfigs` in work.yaml.
+    Entry(u32),
+    /// The levels above the work, or gitwork itself.
+    Above,
+}
+
+/// One entry of `spec.manifestConfigs`.
+#[derive(Debug)]
+pub struct ObjectRules {
+    /// The number of the manifest.
+    pub manifest: usize,
+    /// The fields of [`RULE_FIELDS`].
+    pub fields: Map<String, Value>,
+    /// Where each comes from.
+    pub sources: [RuleSource; RULE_FIELDS.len()],
+}
+
+impl ObjectRules {
+    /// Takes the rules of `entry` that a higher level has not set.
+    fn fill(&mut self, entry: &Value, source: RuleSource) {
+        for name in RULE_FIELDS {
+            if let Some(value) = entry.get(name) {
+                self.set(name, || value.clone(), source);
+            }
+        }
+    }
+
+    /// Sets a field; false if a higher level has set it.
+    fn set(&mut self, name: &str, value: impl FnOnce() -> Value, source: RuleSource) -> bool {
+        if self.fields.contains_key(name) {
+            return false;
+        }
+        self.fields.insert(name.to_owned(), value());
+        let at = RULE_FIELDS.iter().position(|field| *field == name);
+        if let Some(at) = at.and_then(|at| self.sources.get_mut(at)) {
+            *at = source;
+        }
+        true
+    }
+
+    /// The entry for an object.
+    pub fn into_entry(mut self, identity: &Identity) -> Value {
+        self.fields.insert("resourceIdentifier".into(), identity.to_value());
+        Value::Object(self.fields)
+    }
+}
 
 /// The rules for a work's objects.
 #[derive(Debug)]
@@ -54,7 +107,7 @@ impl<'a> WorkRules<'a> {
         }
     }
 
-    /// One entry for each manifest that has a rule, in the manifests' order. Every level's
+    /// The rules of each manifest that has one, in the manifests' order. Every level's
     /// wildcards are resolved here, into one exact entry for each object. OCM's agent takes the
     /// first matching entry for some fields, and the last one for others (OCM work agent, config
     /// lookup).
@@ -64,20 +117,19 @@ impl<'a> WorkRules<'a> {
         folder: &FolderConfig<'_>,
         steps: &mut RuleSteps,
         diagnostics: &mut WorkDiagnostics<'_>,
-    ) -> Result<Vec<Value>, TooManySteps> {
-        let mut configs = Vec::new();
+    ) -> Result<Vec<ObjectRules>, TooManySteps> {
+        let mut all = Vec::new();
         for (number, manifest) in manifests.iter().enumerate() {
-            let mut fields = self.of(number, manifest, steps, diagnostics)?;
-            if !fields.is_empty() {
-                fields.insert("resourceIdentifier".into(), manifest.identity.to_value());
-                configs.push(Value::Object(fields));
+            let rules = self.of(number, manifest, steps, diagnostics)?;
+            if !rules.fields.is_empty() {
+                all.push(rules);
             }
         }
         // Where a manifest could not be read, a rule may have been meant for it.
         if !diagnostics.freezes_work() {
-            self.report_unused(folder, diagnostics);
+            self.report_unused(manifests, folder, diagnostics);
         }
-        Ok(configs)
+        Ok(all)
     }
 
     /// The rules of one object. A sidecar's precede those of work.yaml, and these those of the
@@ -88,21 +140,23 @@ impl<'a> WorkRules<'a> {
         manifest: &Manifest,
         steps: &mut RuleSteps,
         diagnostics: &mut WorkDiagnostics<'_>,
-    ) -> Result<Map<String, Value>, TooManySteps> {
-        let mut fields = Map::new();
-        for at in self.covering.of(number) {
-            let at = *at as usize;
+    ) -> Result<ObjectRules, TooManySteps> {
+        let (fields, sources) = (Map::new(), [RuleSource::Above; RULE_FIELDS.len()]);
+        let mut rules = ObjectRules { manifest: number, fields, sources };
+        for number in self.covering.of(number) {
+            let at = *number as usize;
             let (sidecar, uses) = (self.sidecars.get_mut(at), self.uses_left.get_mut(at));
             let (Some(sidecar), Some(uses)) = (sidecar, uses) else { continue };
             *uses = uses.saturating_sub(1);
             let mut set_before = Vec::new();
             for (name, value) in sidecar_fields_mut(&mut sidecar.config.value) {
-                if fields.contains_key(name) {
+                let value = || {
+                    let taken = if *uses == 0 { value.take() } else { value.clone() };
+                    taken.unwrap_or_default()
+                };
+                if !rules.set(name, value, RuleSource::Sidecar(*number)) {
                     set_before.push(name);
-                    continue;
                 }
-                let value = if *uses == 0 { value.take() } else { value.clone() };
-                fields.extend(value.map(|value| (name.to_owned(), value)));
             }
             for name in set_before {
                 sidecar.report_second(name, manifest, diagnostics);
@@ -112,48 +166,47 @@ impl<'a> WorkRules<'a> {
         for at in self.index.about(identity, steps)? {
             let Some((entry, used)) = self.entries.get_mut(at as usize) else { continue };
             *used = true;
-            fill(&mut fields, entry);
+            rules.fill(entry, RuleSource::Entry(at));
         }
         for level in self.levels.iter().rev() {
             for at in level.rules.about(identity, steps)? {
                 let entry = level.settings.manifest_configs.get(at as usize);
-                entry.into_iter().for_each(|one| fill(&mut fields, one));
+                entry.into_iter().for_each(|one| rules.fill(one, RuleSource::Above));
             }
         }
-        if self.reports_health && !fields.contains_key(CONDITION_RULES) {
-            let rules = condition_rules(identity);
-            fields.extend(rules.map(|rules| (CONDITION_RULES.to_owned(), rules)));
+        if self.reports_health
+            && let Some(of_health) = condition_rules(identity)
+        {
+            rules.set(CONDITION_RULES, || of_health, RuleSource::Above);
         }
-        Ok(fields)
+        Ok(rules)
     }
 
     /// Reports the work's own rules that are about none of its objects.
-    fn report_unused(&self, folder: &FolderConfig<'_>, diagnostics: &mut WorkDiagnostics<'_>) {
-        for (index, _) in self.entries.iter().enumerate().filter(|(_, (_, used))| !used) {
+    fn report_unused(
+        &self,
+        manifests: &[Manifest],
+        folder: &FolderConfig<'_>,
+        diagnostics: &mut WorkDiagnostics<'_>,
+    ) {
+        let mut near = NearObjects::of(manifests);
+        for (index, (entry, _)) in self.entries.iter().enumerate().filter(|(_, (_, used))| !used) {
             let pointer = format!("/manifestConfigs/{index}/resourceIdentifier");
             let Some(config) = folder.work_file else { continue };
-            let message = "no object of this work has this resourceIdentifier";
+            let wanted = Identity::of_value(entry.get("resourceIdentifier"));
+            let message =
+                format!("no object of this work has this resourceIdentifier{}", near.hint(&wanted));
             let diagnostic =
                 diagnostics.of(Code::MatchesNothing, config.location(&pointer), message);
             diagnostics.push(diagnostic.with_field(file::dotted(&pointer)));
         }
         let sidecars = self.sidecars.iter().enumerate();
         for (_, sidecar) in sidecars.filter(|(number, _)| !self.covering.is_used(*number)) {
-            let message = format!("no object of {} matches", sidecar.manifest_file);
+            let file = &sidecar.manifest_file;
+            let message = format!("no object of {file} matches{}", near.in_file(file));
             let at = sidecar.config.location("/match");
             let diagnostic = diagnostics.of(Code::MatchesNothing, at, message);
             diagnostics.push(diagnostic.with_field("match"));
-        }
-    }
-}
-
-/// Takes the rules of `entry` that a higher level has not set.
-fn fill(fields: &mut Map<String, Value>, entry: &Value) {
-    for name in RULE_FIELDS {
-        if let Some(value) = entry.get(name)
-            && !fields.contains_key(name)
-        {
-            fields.insert(name.into(), value.clone());
         }
     }
 }

@@ -239,8 +239,14 @@ mod tests {
         let (kinds, scope) = (KindIndex::default(), Scope::Source);
         let checks = crate::render::object_checks::ObjectChecks::none();
         let (secrets, checks) = (SecretPolicy::Allow, &checks);
-        let rules =
-            manifests::Rules { kinds: &kinds, secrets, scope: &scope, checks, namespace: None };
+        let rules = manifests::Rules {
+            kinds: &kinds,
+            secrets,
+            scope: &scope,
+            checks,
+            namespace: None,
+            has_bad_namespace: false,
+        };
         let file = ParsedManifestFile::parse(&path, manifest_text.as_bytes());
         let read = manifests::read(file, &rules, None);
         let (configs, problems) =

@@ -1,0 +1,112 @@
+//! The first sync, relative to a bare client that sends the same kind of request.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use futures::stream::{self, StreamExt};
+use jiff::Timestamp;
+use kube::api::{DynamicObject, PostParams};
+use serde_json::{Value, json};
+
+use super::harness::Cluster;
+use super::harness::git_server::{GitServer, Repo};
+use super::program::command;
+use super::repository::{Layout, manifests};
+use super::{CONCURRENCY, works_in};
+
+/// The bare client needs no more works to show its rate.
+const BARE_MAX: usize = 10_000;
+
+/// Measures the first sync of works with names of their own, up to three times.
+pub async fn first_sync(hub: &Cluster, folder: &Path, layout: Layout) {
+    layout.create_namespaces(hub).await;
+    let server = GitServer::http(folder).start();
+    let rounds = if layout.works > BARE_MAX { 1 } else { 3 };
+    let mut ratios = Vec::new();
+    for round in 0..rounds {
+        let source = format!("first-{round}");
+        let repo = layout.repository(folder, &format!("{source}.git"), &format!("{source}-"));
+        ratios.push(sync_once(hub, (&server, &repo), &source, layout).await);
+    }
+    ratios.sort_by(f64::total_cmp);
+    println!(
+        "| first sync of {} works, median ratio of the writes to the bare client | {:.2} |",
+        layout.works,
+        ratios[rounds / 2]
+    );
+}
+
+/// Syncs a repository once, with the bare client before and after it. Returns the rate of the
+/// writes relative to the bare client.
+pub async fn sync_once(
+    hub: &Cluster,
+    (server, repo): (&GitServer, &Repo),
+    source: &str,
+    layout: Layout,
+) -> f64 {
+    let before = bare(hub, &format!("{source}-before"), layout).await;
+    let log = repo.path().with_extension("log");
+    let start = Instant::now();
+    let status = command(hub, server, repo, source)
+        .args(["--once", "--log-format", "json"])
+        .env("GITWORK_LOG", "info,gitwork_daemon::engine::log=debug")
+        .stderr(std::fs::File::create(&log).unwrap())
+        .status()
+        .unwrap();
+    let took = start.elapsed().as_secs_f64();
+    assert!(status.success());
+    let (until_first, writing) = writing(&log);
+    let [synced, written] =
+        [took, writing.as_secs_f64()].map(|seconds| layout.works as f64 / seconds);
+    let after = bare(hub, &format!("{source}-after"), layout).await;
+    let reference = f64::midpoint(before, after);
+    println!(
+        "| first sync of {} works to {} clusters ({source}) | {took:.1} s; {} ms from the rendered \
+         commit to the first write; writes {written:.0}/s; from start to end, fetch included, \
+         {synced:.0}/s; bare client {before:.0}/s before and {after:.0}/s after: ratios {:.2} and \
+         {:.2} |",
+        layout.works,
+        layout.clusters,
+        until_first.as_millis(),
+        written / reference,
+        synced / reference
+    );
+    written / reference
+}
+
+/// Creates works of the same size as gitwork's with a bare client; works a second.
+async fn bare(hub: &Cluster, prefix: &str, layout: Layout) -> f64 {
+    let works = layout.works.min(BARE_MAX);
+    let start = Instant::now();
+    stream::iter(0..works)
+        .map(|work| {
+            let api = works_in(hub, &layout.namespace(work));
+            let object: DynamicObject = serde_json::from_value(json!({
+                "apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
+                "metadata": {
+                    "name": format!("{prefix}-{work:06}"), "labels": { "bench": "bare" },
+                },
+                "spec": { "workload": { "manifests": manifests(work, "first") } },
+            }))
+            .unwrap();
+            async move { api.create(&PostParams::default(), &object).await.unwrap() }
+        })
+        .buffer_unordered(CONCURRENCY)
+        .for_each(|_| async {})
+        .await;
+    works as f64 / start.elapsed().as_secs_f64()
+}
+
+/// From the moment that gitwork knows what was last changed by which commit to its first write, and
+/// from there to its last write, by its own log.
+fn writing(log: &Path) -> (Duration, Duration) {
+    let text = std::fs::read_to_string(log).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let at = |line: &Value| line["timestamp"].as_str().unwrap().parse::<Timestamp>().unwrap();
+    let is = |message: &'static str| move |line: &&Value| line["message"] == message;
+    let read = lines.iter().find(is("read")).unwrap();
+    let first = lines.iter().find(is("done")).unwrap();
+    let last = lines.iter().rfind(is("done")).unwrap();
+    let between = |from, to| Duration::try_from(at(to).duration_since(at(from))).unwrap();
+    (between(read, first), between(first, last))
+}

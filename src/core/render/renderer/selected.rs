@@ -1,0 +1,119 @@
+//! The clusters of a snapshot that are rendered, and whether the others matter to them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use super::pass::OpenCluster;
+use super::rendered_change::UnreadClusters;
+use super::{GroupsByCluster, Renderer};
+use crate::limits;
+use crate::model::name::ClusterName;
+use crate::render::desired::Desired;
+
+/// Says of a cluster whether it is selected.
+type IsSelected = Arc<dyn Fn(&ClusterName) -> bool + Send + Sync>;
+
+/// The clusters to render.
+#[derive(Clone, Default)]
+pub(super) enum Selected {
+    #[default]
+    All,
+    /// Whoever selects them asks whether the others matter.
+    Named(Arc<BTreeSet<ClusterName>>),
+    /// All others, too, if these need them.
+    Matching(IsSelected),
+}
+
+impl fmt::Debug for Selected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("All"),
+            Self::Named(names) => f.debug_tuple("Named").field(names).finish(),
+            Self::Matching(_) => f.write_str("Matching"),
+        }
+    }
+}
+
+impl Selected {
+    fn has(&self, cluster: &ClusterName) -> bool {
+        match self {
+            Self::All => true,
+            Self::Named(names) => names.contains(cluster),
+            Self::Matching(is_selected) => is_selected(cluster),
+        }
+    }
+}
+
+impl Renderer {
+    /// Renders only some clusters, from the next snapshot on. Their works, and what is reported of
+    /// them, are as if all were rendered: if others may matter to them, or none of them has works,
+    /// all are rendered.
+    pub fn select_clusters(
+        &mut self,
+        is_selected: impl Fn(&ClusterName) -> bool + Send + Sync + 'static,
+    ) {
+        self.selected = Selected::Matching(Arc::new(is_selected));
+    }
+
+    /// Leaves only the selected clusters, and counts the others.
+    pub(super) fn select(
+        &self,
+        opened: &mut BTreeMap<ClusterName, OpenCluster>,
+        groups: &GroupsByCluster,
+    ) -> UnreadClusters {
+        let mut unread = UnreadClusters::default();
+        if matches!(self.selected, Selected::All) {
+            return unread;
+        }
+        opened.retain(|name, open| {
+            if self.selected.has(name) {
+                return true;
+            }
+            // A folder of the cluster with the name of a group's folder replaces its work.
+            let of_groups = groups.get(name).into_iter().flatten();
+            let of_groups = of_groups.flat_map(|one| one.group.folder.works.keys());
+            let works: BTreeSet<&String> = open.work_folders().chain(of_groups).collect();
+            unread.works += works.len();
+            unread.clusters += usize::from(!works.is_empty());
+            false
+        });
+        unread
+    }
+
+    /// Whether a state of some clusters says of them what a state of all clusters would.
+    pub(super) fn is_enough(&self, desired: &Desired) -> bool {
+        let Selected::Matching(_) = self.selected else { return true };
+        let has_names = desired.named_works().next().is_some();
+        let is_small = desired.works.len() + self.unread.works <= limits::WORKS_MAX;
+        let is_readable = !desired.frozen.source && desired.frozen.groups.is_empty();
+        self.unread == UnreadClusters::default()
+            || (has_names
+                && is_small
+                && is_readable
+                && self.has_simple_groups()
+                && !self.needs_crds()
+                && !depends_on_others(desired))
+    }
+
+    /// Whether the facts of a cluster alone decide what it gets from groups.
+    pub(super) fn has_simple_groups(&self) -> bool {
+        self.delivered.is_empty()
+            && self.uncertain.is_empty()
+            && self.rollouts.is_empty()
+            && self.open_groups.is_none()
+            && self.earlier.groups().next().is_none()
+    }
+
+    /// Whether a CRD of any cluster may name the plural of a kind that the works have.
+    pub(super) fn needs_crds(&self) -> bool {
+        let mut folders = self.clusters.values().flat_map(|cluster| cluster.works.values());
+        folders.any(|folder| !folder.rendered.custom_kinds.is_empty())
+    }
+}
+
+/// Whether works wait for works of other clusters.
+pub(super) fn depends_on_others(desired: &Desired) -> bool {
+    let mut works = desired.works.values();
+    works.any(|work| work.depends_on.iter().any(|on| on.cluster != work.key.cluster))
+}
