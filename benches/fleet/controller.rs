@@ -17,7 +17,7 @@ use super::harness::requests::{Request, Requests};
 use super::harness::{Cluster, eventually, tally};
 use super::program::Gitwork;
 use super::repository::manifests;
-use super::{CONCURRENCY, DEADLINE, count, works_in};
+use super::{CONCURRENCY, DEADLINE, count, works, works_in};
 
 const CLUSTERS: usize = 1_000;
 const SETS: usize = 20;
@@ -58,8 +58,9 @@ async fn changed_template(hub: &Cluster, clusters: &[String], controller: &Gitwo
         "metadata": {"name": BARE, "labels": {"bench": BARE}}, "spec": template("first"),
     });
     let bare: DynamicObject = serde_json::from_value(bare).unwrap();
+    let client = works(hub);
     each(clusters, async |cluster| {
-        works_in(hub, cluster).create(&PostParams::default(), &bare).await.unwrap();
+        works_in(&client, cluster).create(&PostParams::default(), &bare).await.unwrap();
     })
     .await;
     let mut ratios = Vec::new();
@@ -90,8 +91,9 @@ async fn changed_template(hub: &Cluster, clusters: &[String], controller: &Gitwo
 
 /// Measures all sets once every work is applied.
 async fn steady(hub: &Cluster, clusters: &[String], controller: &Gitwork) {
+    let client = works(hub);
     each(clusters, async |cluster| {
-        let api = works_in(hub, cluster);
+        let api = works_in(&client, cluster);
         let listed = api.list_metadata(&ListParams::default().labels(OWNER)).await.unwrap();
         assert_eq!(listed.items.len(), SETS);
         join_all(listed.items.iter().map(|item| report(&api, &item.metadata))).await;

@@ -12,7 +12,7 @@ use super::harness::Cluster;
 use super::harness::git_server::{GitServer, Repo};
 use super::program::command;
 use super::repository::{Layout, manifests};
-use super::{CONCURRENCY, works_in};
+use super::{CONCURRENCY, works, works_in};
 
 /// The bare client needs no more works to show its rate.
 const BARE_MAX: usize = 10_000;
@@ -76,11 +76,12 @@ pub async fn sync_once(
 
 /// Creates works of the same size as gitwork's with a bare client; works a second.
 async fn bare(hub: &Cluster, prefix: &str, layout: Layout) -> f64 {
-    let works = layout.works.min(BARE_MAX);
+    let count = layout.works.min(BARE_MAX);
+    let client = works(hub);
     let start = Instant::now();
-    stream::iter(0..works)
+    stream::iter(0..count)
         .map(|work| {
-            let api = works_in(hub, &layout.namespace(work));
+            let api = works_in(&client, &layout.namespace(work));
             let object: DynamicObject = serde_json::from_value(json!({
                 "apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
                 "metadata": {
@@ -94,7 +95,7 @@ async fn bare(hub: &Cluster, prefix: &str, layout: Layout) -> f64 {
         .buffer_unordered(CONCURRENCY)
         .for_each(|_| async {})
         .await;
-    works as f64 / start.elapsed().as_secs_f64()
+    count as f64 / start.elapsed().as_secs_f64()
 }
 
 /// From the moment that gitwork knows what was last changed by which commit to its first write, and

@@ -12,11 +12,14 @@
 mod controller;
 mod first_sync;
 mod group;
+mod page;
 mod program;
 mod repository;
 mod status_branch;
 mod steady;
 
+#[path = "../../tests/browser/mod.rs"]
+mod browser;
 #[path = "../../tests/harness/mod.rs"]
 mod harness;
 
@@ -39,7 +42,7 @@ const DEADLINE: Duration = Duration::from_secs(1_200);
 struct Args {
     /// The parts to run; all of them without names
     parts: Vec<Part>,
-    /// How many works `first-sync`, `steady` and `status-branch` have
+    /// How many works `first-sync`, `steady`, `page` and `status-branch` have
     #[arg(long, value_parser = clap::value_parser!(u32).range(100..=100_000))]
     works: Option<u32>,
     /// Given by `cargo bench`
@@ -55,6 +58,8 @@ enum Part {
     Group,
     Controller,
     StatusBranch,
+    /// In a real browser.
+    Page,
 }
 
 fn main() {
@@ -82,6 +87,10 @@ fn main() {
             }
         });
     }
+    if wants(Part::Page) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        runtime.block_on(page::page(Layout::of(works(MANY))));
+    }
     if wants(Part::StatusBranch) {
         status_branch::status_branch(folder.path(), Layout::of(works(MANY)));
     }
@@ -95,7 +104,10 @@ async fn hub(plane: &ControlPlane) -> Cluster {
     hub
 }
 
-fn works(hub: &Cluster) -> (kube::Client, ApiResource) {
+/// A client, and the kind of works.
+type Works = (kube::Client, ApiResource);
+
+fn works(hub: &Cluster) -> Works {
     let resource = ApiResource {
         group: "work.open-cluster-management.io".into(),
         version: "v1".into(),
@@ -106,10 +118,9 @@ fn works(hub: &Cluster) -> (kube::Client, ApiResource) {
     (hub.client(), resource)
 }
 
-/// The works of a namespace.
-fn works_in(hub: &Cluster, namespace: &str) -> Api<DynamicObject> {
-    let (client, resource) = works(hub);
-    Api::namespaced_with(client, namespace, &resource)
+/// The works of a namespace, of a client from [`works`]: a client of its own would have to connect.
+fn works_in((client, resource): &Works, namespace: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(client.clone(), namespace, resource)
 }
 
 /// The number of works that a selector selects.

@@ -21,7 +21,7 @@ use super::repository::Layout;
 const PUBLICATIONS: i64 = 50;
 
 /// The status of works that are all available.
-fn available_works(layout: Layout) -> SourceStatus {
+pub fn available_works(layout: Layout) -> SourceStatus {
     let condition = json!({
         "type": "Available", "status": "True", "reason": "ResourcesAvailable",
         "observedGeneration": 1, "message": "All resources are available",

@@ -16,7 +16,7 @@ use super::harness::requests::{Request, Requests};
 use super::harness::{Cluster, eventually, tally};
 use super::program::{Gitwork, command};
 use super::repository::{Layout, file, name};
-use super::{CONCURRENCY, DEADLINE, count, works_in};
+use super::{CONCURRENCY, DEADLINE, Works, count, works, works_in};
 
 const SOURCE: &str = "bench";
 /// The work that commits change, counted from the end.
@@ -31,27 +31,26 @@ pub async fn steady(hub: &Cluster, folder: &Path, layout: Layout) {
     layout.create_namespaces(hub).await;
     let server = GitServer::http(folder).start();
     let repo = layout.repository(folder, "steady.git", "");
-    let Layout { works, .. } = layout;
     sync_once(hub, (&server, &repo), SOURCE, layout).await;
-    assert_eq!(count(hub, &format!("gitwork.dev/source={SOURCE}")).await, works);
+    assert_eq!(count(hub, &format!("gitwork.dev/source={SOURCE}")).await, layout.works);
     report_all(hub, layout).await;
 
     let gitwork = restart(hub, (&server, &repo), layout).await;
-    pass_without_news(hub, &gitwork, works).await;
+    pass_without_news(hub, &gitwork, layout.works).await;
     change_one_work(hub, &gitwork, &repo, layout).await;
     events(hub, &gitwork, layout).await;
-    memory(&gitwork, works, "after commits and events");
-    pauses(&gitwork, works);
+    memory(&gitwork, layout.works, "after commits and events");
+    pauses(&gitwork, layout.works);
     drop(gitwork);
-    plan_without_hub(&repo, works);
+    plan_without_hub(&repo, layout.works);
 }
 
 /// The agents of all clusters report each work as applied and available, with a value of each
 /// object.
 async fn report_all(hub: &Cluster, layout: Layout) {
-    let start = Instant::now();
+    let (client, start) = (works(hub), Instant::now());
     stream::iter(0..layout.works)
-        .map(|work| report(hub, layout, work, "True"))
+        .map(|work| report(&client, layout, work, "True"))
         .buffer_unordered(CONCURRENCY)
         .for_each(|()| async {})
         .await;
@@ -59,7 +58,7 @@ async fn report_all(hub: &Cluster, layout: Layout) {
 }
 
 /// The agent of a cluster reports a work.
-async fn report(hub: &Cluster, layout: Layout, work: usize, available: &str) {
+async fn report(client: &Works, layout: Layout, work: usize, available: &str) {
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let condition = |kind: &str, status: &str| {
         json!({"type": kind, "status": status, "reason": "Bench", "message": "All are there",
@@ -82,7 +81,7 @@ async fn report(hub: &Cluster, layout: Layout, work: usize, available: &str) {
     let objects: Vec<Value> = (0..3).map(object).collect();
     let status = json!({"conditions": both, "resourceStatus": {"manifests": objects}});
     let patch = Patch::Merge(json!({"status": status}));
-    let api = works_in(hub, &layout.namespace(work));
+    let api = works_in(client, &layout.namespace(work));
     api.patch_status(&name(work), &PatchParams::default(), &patch).await.unwrap();
 }
 
@@ -149,7 +148,7 @@ async fn pass_without_news(hub: &Cluster, gitwork: &Gitwork, works: usize) {
 /// Measures commits that each change one of the works.
 async fn change_one_work(hub: &Cluster, gitwork: &Gitwork, repo: &Repo, layout: Layout) {
     let changed = layout.works - CHANGED;
-    let api = works_in(hub, &layout.namespace(changed));
+    let api = works_in(&works(hub), &layout.namespace(changed));
     let mut latencies = Vec::new();
     let cpu = gitwork.cpu();
     let mut requests = hub.requests();
@@ -185,11 +184,11 @@ async fn change_one_work(hub: &Cluster, gitwork: &Gitwork, repo: &Repo, layout: 
 
 /// Measures events of agents: one work after the other becomes unavailable.
 async fn events(hub: &Cluster, gitwork: &Gitwork, layout: Layout) {
-    let cpu = gitwork.cpu();
+    let (client, cpu) = (works(hub), gitwork.cpu());
     let mut clock = tokio::time::interval(BETWEEN);
     for event in 0..EVENTS {
         clock.tick().await;
-        report(hub, layout, event as usize * 7 % layout.works, "False").await;
+        report(&client, layout, event as usize * 7 % layout.works, "False").await;
     }
     let degraded = || gitwork.metric("gitwork_work_states", &["state=\"degraded\""]);
     eventually("all events in the status", DEADLINE, || async {

@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
     fn report_unquoted(&mut self, code: Code, span: Span, field: &str, message: String) {
         let (at, scope) = (Location::at(self.file, span), self.rules.scope.clone());
         let found = Diagnostic::new(code, at, scope, message).with_field(field);
-        self.diagnostics.push(found.with_text_fix(span, FixKind::Quote));
+        self.diagnostics.push(found.with_hint(TEXT_HINT).with_text_fix(span, FixKind::Quote));
     }
 
     /// The objects of a document: one, or the items of a list kind.
@@ -308,7 +308,9 @@ impl<'a> Reader<'a> {
                 return;
             }
         };
-        self.report(Code::WrongType, at, &dotted, format!("{dotted} {what}"));
+        let (at, scope) = (Location::at(self.file, at), self.rules.scope.clone());
+        let found = Diagnostic::new(Code::WrongType, at, scope, format!("{dotted} {what}"));
+        self.diagnostics.push(found.with_field(dotted).with_hint(TEXT_HINT));
     }
 
     /// `metadata.namespace`, empty where it is not set; `None` where it is no text, which is
@@ -481,6 +483,9 @@ impl<'a> Reader<'a> {
 }
 
 const NAMESPACE: &str = "/metadata/namespace";
+
+/// What is wrong with a field that names the object.
+const TEXT_HINT: &str = "Kubernetes has text in this field.";
 
 /// What to do about an object of a kind that may have namespaces.
 const SCOPE_HINT: &str = "Set metadata.namespace, unless the kind is cluster-scoped. With the CRD in \

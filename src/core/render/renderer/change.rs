@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::Renderer;
 use super::rendered_change::{RenderedChange, UnreadClusters};
-use super::selected::{Selected, depends_on_others};
+use super::selected::Selected;
 use crate::config::file_names::CLUSTER_FILE;
 use crate::limits;
 use crate::model::name::{ClusterName, ObjectId};
@@ -91,7 +91,7 @@ impl Renderer {
             && is_readable
             && !self.needs_crds()
             && !folders.any(|folder| !folder.rendered.crds.is_empty())
-            && !depends_on_others(desired)
+            && !self.waits_for_others()
     }
 }
 

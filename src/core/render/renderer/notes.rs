@@ -42,7 +42,7 @@ pub(super) fn notes(
         folder.work.is_some() && folder.relations.as_ref().is_none_or(|one| !one.is_cut)
     };
     if cluster.works.values().all(|folder| is_known(&folder.rendered)) {
-        found.extend(Offers::of(cluster).in_vain(cluster));
+        found.extend(Offers::of(cluster, name).in_vain(cluster));
     }
     found.into_all()
 }
@@ -66,6 +66,7 @@ fn at_place(code: Code, folder: &Rendered, at: &Place, message: String) -> Diagn
 
 /// What the objects of a cluster's works offer.
 struct Offers<'a> {
+    cluster: &'a ClusterName,
     /// By namespace, label and value.
     pods: HashMap<(&'a str, &'a str, &'a str), Vec<&'a Pods>>,
     by_namespace: BTreeMap<&'a str, Vec<&'a Pods>>,
@@ -77,8 +78,9 @@ struct Offers<'a> {
 }
 
 impl<'a> Offers<'a> {
-    fn of(cluster: &'a RenderedCluster) -> Self {
+    fn of(cluster: &'a RenderedCluster, name: &'a ClusterName) -> Self {
         let mut offers = Self {
+            cluster: name,
             pods: HashMap::new(),
             by_namespace: BTreeMap::new(),
             objects: HashSet::new(),
@@ -151,9 +153,9 @@ impl<'a> Offers<'a> {
         let near = near
             .map_or_else(String::new, |(pods, labels)| format!("; {} has {labels}", pods.workload));
         Some(format!(
-            "{} selects no pods: in Git, no workload of this cluster in the namespace {namespace} \
-             has the labels {wanted}{near}",
-            seeker.object
+            "{} selects no pods: in Git, no workload of {} in the namespace {namespace} has the \
+             labels {wanted}{near}",
+            seeker.object, self.cluster
         ))
     }
 
@@ -191,8 +193,8 @@ impl<'a> Offers<'a> {
         let near = steps.and_then(|_| closest(&object.name, names.map(|one| one.name.as_str())));
         let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
         Some(format!(
-            "{} names {kind} {}, and no work of this cluster in Git has it in the namespace {}{hint}",
-            seeker.object, object.name, seeker.namespace
+            "{} names {kind} {}, and in Git, no work of {} has it in the namespace {}{hint}",
+            seeker.object, object.name, self.cluster, seeker.namespace
         ))
     }
 }

@@ -10,6 +10,7 @@ use super::{GroupsByCluster, Renderer};
 use crate::limits;
 use crate::model::name::ClusterName;
 use crate::render::desired::Desired;
+use crate::render::work_folder::Dependency;
 
 /// Says of a cluster whether it is selected.
 type IsSelected = Arc<dyn Fn(&ClusterName) -> bool + Send + Sync>;
@@ -84,16 +85,17 @@ impl Renderer {
     /// Whether a state of some clusters says of them what a state of all clusters would.
     pub(super) fn is_enough(&self, desired: &Desired) -> bool {
         let Selected::Matching(_) = self.selected else { return true };
-        let has_names = desired.named_works().next().is_some();
+        let frozen = &desired.frozen;
+        let has_names = desired.named_works().next().is_some() || !frozen.clusters.is_empty();
         let is_small = desired.works.len() + self.unread.works <= limits::WORKS_MAX;
-        let is_readable = !desired.frozen.source && desired.frozen.groups.is_empty();
+        let is_readable = !frozen.source && frozen.groups.is_empty();
         self.unread == UnreadClusters::default()
             || (has_names
                 && is_small
                 && is_readable
                 && self.has_simple_groups()
                 && !self.needs_crds()
-                && !depends_on_others(desired))
+                && !self.waits_for_others())
     }
 
     /// Whether the facts of a cluster alone decide what it gets from groups.
@@ -110,10 +112,12 @@ impl Renderer {
         let mut folders = self.clusters.values().flat_map(|cluster| cluster.works.values());
         folders.any(|folder| !folder.rendered.custom_kinds.is_empty())
     }
-}
 
-/// Whether works wait for works of other clusters.
-pub(super) fn depends_on_others(desired: &Desired) -> bool {
-    let mut works = desired.works.values();
-    works.any(|work| work.depends_on.iter().any(|on| on.cluster != work.key.cluster))
+    /// Whether works wait for works of other clusters.
+    pub(super) fn waits_for_others(&self) -> bool {
+        self.clusters.iter().any(|(name, cluster)| {
+            let mut works = cluster.works.values().map(|folder| &folder.rendered.depends_on);
+            works.any(|all| Dependency::keys(all, name).iter().any(|on| on.cluster != *name))
+        })
+    }
 }

@@ -30,7 +30,7 @@ impl Dependency {
     }
 
     /// The works, if the dependent work is one of this cluster; sorted, each once.
-    pub(super) fn keys(all: &[Self], cluster: &ClusterName) -> Arc<[WorkKey]> {
+    pub(crate) fn keys(all: &[Self], cluster: &ClusterName) -> Arc<[WorkKey]> {
         if all.is_empty() {
             return Arc::default();
         }

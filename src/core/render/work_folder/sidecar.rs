@@ -262,8 +262,11 @@ mod tests {
     }
 
     fn objects(count: usize) -> String {
-        let object =
-            |n| format!("---\n{{apiVersion: x.io/v1, kind: Mouse, metadata: {{name: n{n}}}}}\n");
+        let object = |n| {
+            format!(
+                "---\n{{apiVersion: x.io/v1, kind: Mouse, metadata: {{namespace: x, name: n{n}}}}}\n"
+            )
+        };
         (0..count).map(object).collect()
     }
 
