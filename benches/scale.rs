@@ -1,6 +1,6 @@
 //! Measures what planning and status of one source cost at 1,000, 10,000 and 100,000 works, and
-//! what a group of 1,000 clusters costs with rendering, in the pure core: without a network, a hub
-//! or a Git repository. `docs/scaling.md` has the results.
+//! what a group of 1,000 clusters costs with rendering, and what a million works over ten hubs cost,
+//! in the pure core: without a network, a hub or a Git repository. `docs/scaling.md` has the results.
 //!
 //! Each size runs in a process of its own, for its memory. Each figure is the shortest of several
 //! rounds, because other programs on the machine only ever add time.
@@ -39,6 +39,8 @@ use serde_json::{Value, json};
 
 #[path = "scale/groups.rs"]
 mod groups;
+#[path = "scale/hubs.rs"]
+mod hubs;
 #[allow(dead_code, reason = "a benchmark does not use every function")]
 #[path = "../tests/simulation/memory_repository.rs"]
 mod memory_repository;
@@ -52,6 +54,8 @@ const ROUNDS: usize = 9;
 const WORKS: &str = "GITWORK_SCALE_WORKS";
 /// Set in the environment of the process that measures a group.
 const GROUPS: &str = "GITWORK_SCALE_GROUPS";
+/// Set in the environment of the process that measures ten hubs.
+const HUBS: &str = "GITWORK_SCALE_HUBS";
 
 fn main() {
     if let Ok(works) = std::env::var(WORKS) {
@@ -60,6 +64,9 @@ fn main() {
     if std::env::var_os(GROUPS).is_some() {
         groups::measure();
         return rollouts::measure();
+    }
+    if std::env::var_os(HUBS).is_some() {
+        return hubs::measure();
     }
     let program = std::env::current_exe().unwrap();
     let results = SIZES.map(|works| {
@@ -76,12 +83,14 @@ fn main() {
         let [a, b, c] = values.map(|value| format!("{value:.3}"));
         println!("| {name} | {a} | {b} | {c} | x{:.0} |", values[2] / values[0].max(0.001));
     }
-    let output = Command::new(&program).env(GROUPS, "1").output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    println!("\n| group | |\n|---|---|");
-    for line in String::from_utf8(output.stdout).unwrap().lines() {
-        let (name, value) = line.rsplit_once('\t').unwrap();
-        println!("| {name} | {:.1} |", value.parse::<f64>().unwrap());
+    for part in [GROUPS, HUBS] {
+        let output = Command::new(&program).env(part, "1").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        println!("\n| what | |\n|---|---|");
+        for line in String::from_utf8(output.stdout).unwrap().lines() {
+            let (name, value) = line.rsplit_once('\t').unwrap();
+            println!("| {name} | {:.1} |", value.parse::<f64>().unwrap());
+        }
     }
 }
 
@@ -157,7 +166,12 @@ fn desired_work(number: usize, text: &str) -> DesiredWork {
 }
 
 fn desired(works: usize) -> Desired {
-    let works = (0..works).map(|number| desired_work(number, "first"));
+    desired_of(0..works)
+}
+
+/// What Git wants, with the works of these numbers.
+fn desired_of(works: std::ops::Range<usize>) -> Desired {
+    let works = works.map(|number| desired_work(number, "first"));
     Desired {
         delivered: BTreeMap::new(),
         source: source(),

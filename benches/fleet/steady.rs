@@ -190,9 +190,9 @@ async fn events(hub: &Cluster, gitwork: &Gitwork, layout: Layout) {
         clock.tick().await;
         report(&client, layout, event as usize * 7 % layout.works, "False").await;
     }
-    let degraded = || gitwork.metric("gitwork_work_states", &["state=\"degraded\""]);
+    let progressing = || gitwork.metric("gitwork_work_states", &["state=\"progressing\""]);
     eventually("all events in the status", DEADLINE, || async {
-        let found = degraded();
+        let found = progressing();
         if found == Some(f64::from(EVENTS)) { Ok(()) } else { Err(format!("{found:?}")) }
     })
     .await

@@ -96,6 +96,11 @@ pub(super) struct OpenCluster {
 }
 
 impl OpenCluster {
+    /// Whether what stands in its folder was read.
+    pub(super) fn is_read(&self) -> bool {
+        self.folder.is_some()
+    }
+
     /// The names of the work folders in the cluster's folder, as far as it was read.
     pub(super) fn work_folders(&self) -> impl Iterator<Item = &String> {
         self.folder.iter().flat_map(|folder| folder.works.keys())

@@ -75,8 +75,11 @@ impl Renderer {
             let of_groups = groups.get(name).into_iter().flatten();
             let of_groups = of_groups.flat_map(|one| one.group.folder.works.keys());
             let works: BTreeSet<&String> = open.work_folders().chain(of_groups).collect();
-            unread.works += works.len();
-            unread.clusters += usize::from(!works.is_empty());
+            // Nothing is read of a folder that did not change.
+            let before = self.clusters.get(name).filter(|_| !open.is_read());
+            let works = before.map_or(works.len(), |before| before.works.len());
+            unread.works += works;
+            unread.clusters += usize::from(works > 0);
             false
         });
         unread

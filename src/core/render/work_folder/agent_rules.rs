@@ -56,12 +56,14 @@ pub fn check_orphaning_rules(
         }
         let pointer = format!("/deleteOption{RULES_OF_ORPHANS}/{index}");
         let message = format!(
-            "no object of this work is {identity}, which is orphaned{}",
+            "the orphaning rule names {identity}, and the work has no such object{}",
             near.hint(&identity)
         );
         let at = folder.location(&pointer);
         let found = diagnostics.of(Code::MatchesNothing, at, message);
-        let found = found.with_field(file::dotted(&pointer));
+        let found = found.with_field(file::dotted(&pointer)).with_hint(
+            "Correct the rule: an object that it should keep would be deleted with the work.",
+        );
         diagnostics.push(Diagnostic { severity: Severity::Warning, ..found });
     }
 }
