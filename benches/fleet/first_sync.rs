@@ -47,14 +47,14 @@ pub async fn sync_once(
     let before = bare(hub, &format!("{source}-before"), layout).await;
     let log = repo.path().with_extension("log");
     let start = Instant::now();
-    let status = command(hub, server, repo, source)
+    let status = command(hub, server, repo, (source, ""))
         .args(["--once", "--log-format", "json"])
         .env("GITWORK_LOG", "info,gitwork_daemon::engine::log=debug")
         .stderr(std::fs::File::create(&log).unwrap())
         .status()
         .unwrap();
     let took = start.elapsed().as_secs_f64();
-    assert!(status.success());
+    assert!(status.success(), "{status}, and it says at last: {}", last_lines(&log));
     let (until_first, writing) = writing(&log);
     let [synced, written] =
         [took, writing.as_secs_f64()].map(|seconds| layout.works as f64 / seconds);
@@ -96,6 +96,12 @@ async fn bare(hub: &Cluster, prefix: &str, layout: Layout) -> f64 {
         .for_each(|_| async {})
         .await;
     count as f64 / start.elapsed().as_secs_f64()
+}
+
+fn last_lines(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap();
+    let lines: Vec<&str> = text.lines().rev().take(5).collect();
+    lines.into_iter().rev().collect::<Vec<_>>().join("\n")
 }
 
 /// From the moment that gitwork knows what was last changed by which commit to its first write, and

@@ -62,10 +62,10 @@ pub async fn group(hub: &Cluster, folder: &Path) {
         files.iter().map(|(path, text)| (path.as_str(), Some(text.as_str()))).collect();
     repo.commit("main", &files);
     let start = Instant::now();
-    let first = command(hub, &server, &repo, SOURCE).arg("--once").status().unwrap();
+    let first = command(hub, &server, &repo, (SOURCE, "")).arg("--once").status().unwrap();
     assert!(first.success());
     println!("| first sync of {MEMBERS} clusters x 10 works | {:.0?} |", start.elapsed());
-    let gitwork = Gitwork::daemon(command(hub, &server, &repo, SOURCE));
+    let gitwork = Gitwork::daemon(command(hub, &server, &repo, (SOURCE, "")));
     gitwork.idle().await;
     let (now, most) = gitwork.memory();
     println!(

@@ -24,15 +24,26 @@ impl Drop for Gitwork {
     }
 }
 
-/// `gitwork run` of a repository.
-pub fn command(hub: &Cluster, server: &GitServer, repo: &Repo, source: &str) -> Command {
+/// `gitwork run` of a repository, with a file of settings: `more` has lines of the source.
+pub fn command(
+    hub: &Cluster,
+    server: &GitServer,
+    repo: &Repo,
+    (source, more): (&str, &str),
+) -> Command {
     let name = repo.path().file_name().unwrap().to_str().unwrap();
+    let (file, cache) = (repo.path().with_extension("yaml"), repo.path().with_extension("cache"));
+    let (url, cache) = (server.url(name), cache.display());
+    // The default is for some 60,000 works of this size.
+    let settings = format!(
+        "cache: {cache}\nsources:\n- id: {source}\n  repo: {url}\n  branch: main\n  \
+         intervalSeconds: 86400\n  maxContentMib: 1024\n{more}"
+    );
+    std::fs::write(&file, settings).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_gitwork"));
     command
-        .args(["run", "--branch", "main", "--source-id", source, "--repo"])
-        .arg(server.url(name))
-        .arg("--cache")
-        .arg(repo.path().with_extension("cache"))
+        .args(["run", "--config"])
+        .arg(file)
         .arg("--kubeconfig")
         .arg(hub.kubeconfig_path())
         .env("GITWORK_LOG", "error")
@@ -49,8 +60,7 @@ impl Gitwork {
     /// Starts a daemon that fetches when it is told to, with metrics.
     pub fn daemon(mut command: Command) -> Self {
         let port = Port::reserve().unwrap();
-        command.args(["--interval", "86400", "--listen"]);
-        command.arg(format!("127.0.0.1:{}", port.number()));
+        command.arg("--listen").arg(format!("127.0.0.1:{}", port.number()));
         Self { child: command.spawn().unwrap(), port: Some(port) }
     }
 

@@ -91,8 +91,8 @@ async fn restart(hub: &Cluster, (server, repo): (&GitServer, &Repo), layout: Lay
     let Layout { works, .. } = layout;
     let mut requests = hub.requests();
     let start = Instant::now();
-    let mut command = command(hub, server, repo, SOURCE);
-    command.args(["--page-bind", "127.0.0.1:0", "--status-branch"]);
+    let mut command = command(hub, server, repo, (SOURCE, "  statusBranch: {}\n"));
+    command.args(["--page-bind", "127.0.0.1:0"]);
     let gitwork = Gitwork::daemon(command);
     eventually("all works in step", DEADLINE, || async {
         let kept = gitwork.metric("gitwork_works", &["action=\"keep\""]);
