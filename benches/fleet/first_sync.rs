@@ -1,7 +1,7 @@
 //! The first sync, relative to a bare client that sends the same kind of request.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::harness::Cluster;
 use super::harness::git_server::{GitServer, Repo};
 use super::program::command;
-use super::repository::{Layout, manifests};
+use super::repository::Layout;
 use super::{CONCURRENCY, works, works_in};
 
 /// The bare client needs no more works to show its rate.
@@ -55,19 +55,19 @@ pub async fn sync_once(
         .unwrap();
     let took = start.elapsed().as_secs_f64();
     assert!(status.success(), "{status}, and it says at last: {}", last_lines(&log));
-    let (until_first, writing) = writing(&log);
-    let [synced, written] =
-        [took, writing.as_secs_f64()].map(|seconds| layout.works as f64 / seconds);
+    let Phases { read, planned, written: writing } = Phases::of(&log);
+    let rest = took - [read, planned, writing].iter().sum::<f64>();
+    let [synced, written] = [took, writing].map(|seconds| layout.works as f64 / seconds);
     let after = bare(hub, &format!("{source}-after"), layout).await;
     let reference = f64::midpoint(before, after);
     println!(
-        "| first sync of {} works to {} clusters ({source}) | {took:.1} s; {} ms from the rendered \
-         commit to the first write; writes {written:.0}/s; from start to end, fetch included, \
-         {synced:.0}/s; bare client {before:.0}/s before and {after:.0}/s after: ratios {:.2} and \
-         {:.2} |",
+        "| first sync of {} works to {} clusters ({source}) | {took:.1} s: {read:.1} s to fetch, \
+         render and read what last changed the works, {planned:.2} s to the first write, \
+         {writing:.1} s to the last one, {rest:.1} s for start and end; writes {written:.0}/s; from \
+         start to end {synced:.0}/s; bare client {before:.0}/s before and {after:.0}/s after: \
+         ratios {:.2} and {:.2} |",
         layout.works,
         layout.clusters,
-        until_first.as_millis(),
         written / reference,
         synced / reference
     );
@@ -87,7 +87,7 @@ async fn bare(hub: &Cluster, prefix: &str, layout: Layout) -> f64 {
                 "metadata": {
                     "name": format!("{prefix}-{work:06}"), "labels": { "bench": "bare" },
                 },
-                "spec": { "workload": { "manifests": manifests(work, "first") } },
+                "spec": { "workload": { "manifests": layout.manifests(work, "first") } },
             }))
             .unwrap();
             async move { api.create(&PostParams::default(), &object).await.unwrap() }
@@ -104,16 +104,28 @@ fn last_lines(log: &Path) -> String {
     lines.into_iter().rev().collect::<Vec<_>>().join("\n")
 }
 
-/// From the moment that gitwork knows what was last changed by which commit to its first write, and
-/// from there to its last write, by its own log.
-fn writing(log: &Path) -> (Duration, Duration) {
-    let text = std::fs::read_to_string(log).unwrap();
-    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let at = |line: &Value| line["timestamp"].as_str().unwrap().parse::<Timestamp>().unwrap();
-    let is = |message: &'static str| move |line: &&Value| line["message"] == message;
-    let read = lines.iter().find(is("read")).unwrap();
-    let first = lines.iter().find(is("done")).unwrap();
-    let last = lines.iter().rfind(is("done")).unwrap();
-    let between = |from, to| Duration::try_from(at(to).duration_since(at(from))).unwrap();
-    (between(read, first), between(first, last))
+/// The parts of a first sync in seconds, by gitwork's own log.
+struct Phases {
+    /// From its first line, until it knows what was last changed by which commit.
+    read: f64,
+    /// From there to the first write.
+    planned: f64,
+    /// From there to the last write.
+    written: f64,
+}
+
+impl Phases {
+    fn of(log: &Path) -> Self {
+        let text = std::fs::read_to_string(log).unwrap();
+        let lines: Vec<Value> =
+            text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let at = |line: &Value| line["timestamp"].as_str().unwrap().parse::<Timestamp>().unwrap();
+        let is = |message: &'static str| move |line: &&Value| line["message"] == message;
+        let (begin, read) = (&lines[0], lines.iter().find(is("read")).unwrap());
+        let first = lines.iter().find(is("done")).unwrap();
+        let last = lines.iter().rfind(is("done")).unwrap();
+        let between = |from, to| at(to).duration_since(at(from)).as_secs_f64();
+        let (read, planned) = (between(begin, read), between(read, first));
+        Self { read, planned, written: between(first, last) }
+    }
 }

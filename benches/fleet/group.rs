@@ -12,7 +12,7 @@ use super::CONCURRENCY;
 use super::harness::Cluster;
 use super::harness::git_server::{GitServer, Repo};
 use super::program::{Gitwork, command};
-use super::repository::file;
+use super::repository::{manifests, text_of};
 
 const MEMBERS: usize = 1_000;
 const SOURCE: &str = "group";
@@ -49,7 +49,7 @@ pub async fn group(hub: &Cluster, folder: &Path) {
     for work in 0..10 {
         let text = format!(
             "{}---\n{}\n",
-            file(work, "first"),
+            text_of(&manifests(work, "first")),
             json!({
                 "apiVersion": "v1", "kind": "ConfigMap",
                 "metadata": { "name": format!("place-{work}"), "namespace": "default" },

@@ -45,6 +45,9 @@ struct Args {
     /// How many works `first-sync`, `steady`, `page` and `status-branch` have
     #[arg(long, value_parser = clap::value_parser!(u32).range(100..=100_000))]
     works: Option<u32>,
+    /// In `steady`, each cluster has the same works
+    #[arg(long)]
+    equal: bool,
     /// Given by `cargo bench`
     #[arg(long, hide = true)]
     bench: bool,
@@ -77,7 +80,7 @@ fn main() {
                 first_sync::first_sync(&hub, folder.path(), Layout::of_first(works(FIRST))).await;
             }
             if wants(Part::Steady) {
-                steady::steady(&hub, folder.path(), Layout::of(works(MANY))).await;
+                steady::steady(&hub, folder.path(), Layout::of(works(MANY), args.equal)).await;
             }
             if wants(Part::Group) {
                 group::group(&hub, folder.path()).await;
@@ -89,10 +92,10 @@ fn main() {
     }
     if wants(Part::Page) {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-        runtime.block_on(page::page(Layout::of(works(MANY))));
+        runtime.block_on(page::page(Layout::of(works(MANY), true)));
     }
     if wants(Part::StatusBranch) {
-        status_branch::status_branch(folder.path(), Layout::of(works(MANY)));
+        status_branch::status_branch(folder.path(), Layout::of(works(MANY), true));
     }
 }
 

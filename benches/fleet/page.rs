@@ -6,7 +6,7 @@ use gitwork_report::status::State;
 
 use super::browser::Browser;
 use super::browser::fleet::{Stage, key, work};
-use super::repository::{Layout, name};
+use super::repository::Layout;
 use super::status_branch::available_works;
 
 /// Rows that the page scrolls with each frame, and for how long.
@@ -19,7 +19,7 @@ const SCROLL: &str = "(async () => { const grid = document.getElementById('grid'
 
 /// Measures the page with so many works.
 pub async fn page(layout: Layout) {
-    let Layout { works, clusters } = layout;
+    let Layout { works, clusters, .. } = layout;
     let stage = Stage::start(&["fleet"], 0).await;
     let mut status = available_works(layout);
     stage.publish(&status);
@@ -44,7 +44,7 @@ pub async fn page(layout: Layout) {
     );
     tab.eval("document.getElementById('grid').scrollTop = 0");
     let before = tab.messages().len();
-    let one = key(&layout.namespace(0), &name(0));
+    let one = key(&layout.namespace(0), &layout.name(0));
     status.works.insert(one.clone(), work(&one, State::Failed, 0));
     let start = Instant::now();
     stage.publish(&status);

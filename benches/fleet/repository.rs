@@ -14,17 +14,19 @@ use super::harness::git_server::Repo;
 pub struct Layout {
     pub works: usize,
     pub clusters: usize,
+    /// Each cluster has the same works. Otherwise no two works have the same content.
+    pub is_equal: bool,
 }
 
 impl Layout {
     /// 100 works to a cluster.
-    pub fn of(works: usize) -> Self {
-        Self { works, clusters: works / 100 }
+    pub fn of(works: usize, is_equal: bool) -> Self {
+        Self { works, clusters: works / 100, is_equal }
     }
 
     /// At least 100 clusters, as many as a new fleet may have.
     pub fn of_first(works: usize) -> Self {
-        Self { works, clusters: (works / 100).max(100) }
+        Self { works, clusters: (works / 100).max(100), is_equal: false }
     }
 
     /// The namespace of a work on the hub.
@@ -32,9 +34,26 @@ impl Layout {
         format!("bench-{:04}", work % self.clusters)
     }
 
-    /// The file of a work.
+    /// The name of a work.
+    pub fn name(self, work: usize) -> String {
+        name(work / self.clusters)
+    }
+
+    /// The path of the file of a work.
     pub fn path(self, work: usize) -> String {
-        format!("clusters/{}/{}/manifests.yaml", self.namespace(work), name(work))
+        format!("clusters/{}/{}/manifests.yaml", self.namespace(work), self.name(work))
+    }
+
+    /// The manifests of a work.
+    pub fn manifests(self, work: usize, text: &str) -> Vec<Value> {
+        let of_cluster = work / self.clusters;
+        let content = if self.is_equal { of_cluster } else { work };
+        manifests(of_cluster, &format!("{content:06}{text}"))
+    }
+
+    /// The text of the file of a work.
+    pub fn file(self, work: usize, text: &str) -> String {
+        text_of(&self.manifests(work, text))
     }
 
     /// Creates the namespaces that there are not yet.
@@ -57,7 +76,7 @@ impl Layout {
         let repo = Repo::create(&folder.join(name));
         let place = |work| self.path(work).replace("/work-", &format!("/{prefix}work-"));
         let files: Vec<(String, String)> =
-            (0..self.works).map(|work| (place(work), file(work, "first"))).collect();
+            (0..self.works).map(|work| (place(work), self.file(work, "first"))).collect();
         let files: Vec<(&str, Option<&str>)> =
             files.iter().map(|(path, text)| (path.as_str(), Some(text.as_str()))).collect();
         repo.commit("main", &files);
@@ -65,27 +84,25 @@ impl Layout {
     }
 }
 
-/// The name of a work.
-pub fn name(work: usize) -> String {
-    format!("work-{work:06}")
+fn name(number: usize) -> String {
+    format!("work-{number:03}")
 }
 
-/// Three manifests, 2 KiB in all.
-pub fn manifests(work: usize, text: &str) -> Vec<Value> {
-    let filler = format!("{work:06}{text}").repeat(60);
-    let filler: String = filler.chars().take(480).collect();
+/// Three manifests, 2 KiB in all. `number`: of their names.
+pub fn manifests(number: usize, text: &str) -> Vec<Value> {
+    let filler: String = text.repeat(60).chars().take(480).collect();
     (0..3)
         .map(|part| {
             json!({
                 "apiVersion": "v1", "kind": "ConfigMap",
-                "metadata": { "name": format!("{}-{part}", name(work)), "namespace": "default" },
+                "metadata": { "name": format!("{}-{part}", name(number)), "namespace": "default" },
                 "data": { "filler": filler, "part": part.to_string() },
             })
         })
         .collect()
 }
 
-/// The text of a work's file.
-pub fn file(work: usize, text: &str) -> String {
-    manifests(work, text).iter().map(|manifest| format!("---\n{manifest}\n")).collect()
+/// The text of a file with these manifests.
+pub fn text_of(manifests: &[Value]) -> String {
+    manifests.iter().map(|manifest| format!("---\n{manifest}\n")).collect()
 }

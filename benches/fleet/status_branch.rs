@@ -31,7 +31,7 @@ pub fn available_works(layout: Layout) -> SourceStatus {
     let work = work_state(State::Available, StatusView::of(&status, 1, 3));
     let keys = (0..layout.works).map(|number| WorkKey {
         cluster: ClusterName::parse(&layout.namespace(number)).unwrap(),
-        work: WorkName::parse(&super::repository::name(number)).unwrap(),
+        work: WorkName::parse(&layout.name(number)).unwrap(),
     });
     source_status("bench", keys.map(|key| (key, work.clone())))
 }
@@ -53,7 +53,7 @@ pub fn status_branch(folder: &Path, layout: Layout) {
         let published = branch.publish(status, at, &cancel).unwrap();
         assert!(matches!(published, Published::Pushed { .. }), "{published:?}");
     };
-    let Layout { works, clusters } = layout;
+    let Layout { works, clusters, .. } = layout;
     let first = Arc::new(now.clone());
     let before = own_cpu();
     publish(&first, 0);

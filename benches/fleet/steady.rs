@@ -15,7 +15,7 @@ use super::harness::git_server::{GitServer, Repo};
 use super::harness::requests::{Request, Requests};
 use super::harness::{Cluster, eventually, tally};
 use super::program::{Gitwork, command};
-use super::repository::{Layout, file, name};
+use super::repository::Layout;
 use super::{CONCURRENCY, DEADLINE, Works, count, works, works_in};
 
 const SOURCE: &str = "bench";
@@ -69,7 +69,7 @@ async fn report(client: &Works, layout: Layout, work: usize, available: &str) {
         json!({
             "resourceMeta": {
                 "ordinal": part, "group": "", "version": "v1", "kind": "ConfigMap",
-                "resource": "configmaps", "name": format!("{}-{part}", name(work)),
+                "resource": "configmaps", "name": format!("{}-{part}", layout.name(work)),
                 "namespace": "default",
             },
             "conditions": both,
@@ -82,7 +82,7 @@ async fn report(client: &Works, layout: Layout, work: usize, available: &str) {
     let status = json!({"conditions": both, "resourceStatus": {"manifests": objects}});
     let patch = Patch::Merge(json!({"status": status}));
     let api = works_in(client, &layout.namespace(work));
-    api.patch_status(&name(work), &PatchParams::default(), &patch).await.unwrap();
+    api.patch_status(&layout.name(work), &PatchParams::default(), &patch).await.unwrap();
 }
 
 /// Starts a daemon with the mirror of the first sync, and waits until it knows that everything is in
@@ -154,11 +154,11 @@ async fn change_one_work(hub: &Cluster, gitwork: &Gitwork, repo: &Repo, layout: 
     let mut requests = hub.requests();
     for round in 0..COMMITS {
         let text = format!("change-{round}");
-        repo.commit("main", &[(&layout.path(changed), Some(&file(changed, &text)))]);
+        repo.commit("main", &[(&layout.path(changed), Some(&layout.file(changed, &text)))]);
         let start = Instant::now();
         gitwork.signal("HUP");
         eventually("the change on the hub", DEADLINE, || async {
-            let work = api.get(&name(changed)).await.map_err(|error| error.to_string())?;
+            let work = api.get(&layout.name(changed)).await.map_err(|error| error.to_string())?;
             let there = work.data.pointer("/spec/workload/manifests/0/data/filler");
             let there = there.and_then(Value::as_str).is_some_and(|filler| filler.contains(&text));
             if there { Ok(()) } else { Err("not yet".into()) }

@@ -17,8 +17,8 @@ pub const HUB_CONNECT: Duration = Duration::from_secs(5);
 pub const HUB_WATCH: Duration = Duration::from_secs(120);
 /// How long a watch may stay open: a little longer than the hub keeps it open.
 pub const HUB_WATCH_OPEN: Duration = Duration::from_secs(HUB_WATCH.as_secs() + HUB_CALL.as_secs());
-/// Works on one page of a list. A page is in memory as text: 50 MB with works of the largest size
-/// that OCM's webhook accepts, 0.5 MB with usual works.
+/// Works on one page of a list. Two pages are in memory as text: 100 MB with works of the largest
+/// size that OCM's webhook accepts, 1 MB with usual works.
 pub const HUB_LIST_PAGE: u32 = 100;
 /// Pages of one list, so that endless continue tokens end in an error.
 pub const HUB_LIST_PAGES_MAX: usize = 2 * gitwork_core::limits::WORKS_MAX / HUB_LIST_PAGE as usize;

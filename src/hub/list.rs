@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use tokio::task::JoinHandle;
 
 use crate::connection::HubConnection;
 use crate::request::ApiRequest;
@@ -15,7 +17,7 @@ use gitwork_core::model::name::{SourceId, WorkKey};
 use gitwork_core::model::work::LABEL_SOURCE;
 use gitwork_core::plan::observed::{LABEL_REPLICA_SET, ObservedWork};
 use gitwork_kube::connection::ApiResponse;
-use gitwork_kube::list_page::{ListMetadata, ListPage};
+use gitwork_kube::list_page::ListPage;
 use gitwork_retry::log_error;
 
 /// A complete list, and the resourceVersion to watch from.
@@ -62,9 +64,6 @@ fn label_selector(label: &str, value: &str) -> String {
     format!("&labelSelector={}%3D{value}", label.replace('/', "%2F"))
 }
 
-/// One page of ManifestWorks, or of replica sets.
-type Page<const ARE_SETS: bool> = ListPage<Reduced<ARE_SETS>>;
-
 /// One object. It is reduced before the next one is parsed.
 struct Reduced<const IS_SET: bool>(Option<ObservedWork>);
 
@@ -94,57 +93,81 @@ pub async fn list(connection: &HubConnection, selection: &WorkQuery) -> Result<L
     Err(unavailable("the continue token expired before the end of the list (410)".into()))
 }
 
-/// `None` if the continue token expired.
+/// `None` if the continue token expired. The hub makes the next page while the works of the last one
+/// are read: both take as long.
 async fn list_once(
     connection: &HubConnection,
     selection: &WorkQuery,
 ) -> Result<Option<Listed>, HubError> {
     let mut works: BTreeMap<WorkKey, ObservedWork> = BTreeMap::new();
-    let mut next = String::new();
+    let mut add = |page: Vec<ObservedWork>| {
+        works.extend(page.into_iter().map(|work| (work.key.clone(), work)));
+    };
+    let (kind, mut next) = (selection.kind, String::new());
+    let mut reading: Option<PageReader> = None;
     for _ in 0..limits::HUB_LIST_PAGES_MAX {
         let query = format!("limit={}{next}", limits::HUB_LIST_PAGE);
         let response = connection.send(&selection.request(Verb::List, &query)).await?;
         if response.status == http::StatusCode::GONE {
             return Ok(None);
         }
-        let (metadata, items, next_query) = match selection.kind {
-            WorkKind::ManifestWork => parts(read::<false>(&response)?),
-            WorkKind::ReplicaSet => parts(read::<true>(&response)?),
-        };
-        works.extend(items.into_iter().map(|work| (work.key.clone(), work)));
-        let Some(query) = next_query else {
+        let page = read_end(kind, &response)?;
+        if let Some(before) = reading.take() {
+            add(before.works().await?);
+        }
+        let reader = PageReader::start(kind, response);
+        let Some(query) = page.next_query() else {
+            add(reader.works().await?);
             let works = works.into_values().collect();
-            return Ok(Some(Listed { works, resource_version: metadata.resource_version }));
+            return Ok(Some(Listed { works, resource_version: page.metadata.resource_version }));
         };
-        next = query;
+        (next, reading) = (query, Some(reader));
     }
     Err(unavailable(format!("the list has more than {} pages", limits::HUB_LIST_PAGES_MAX)))
 }
 
-/// What a page has, and the query of the next one.
-fn parts<const ARE_SETS: bool>(
-    page: Page<ARE_SETS>,
-) -> (ListMetadata, Vec<ObservedWork>, Option<String>) {
-    let next = page.next_query();
-    let items = page.items.into_iter().flatten().filter_map(|item| item.0).collect();
-    (page.metadata, items, next)
+/// Reads the works of one page on a thread of its own.
+struct PageReader(JoinHandle<Result<Vec<ObservedWork>, HubError>>);
+
+impl PageReader {
+    fn start(kind: WorkKind, response: ApiResponse) -> Self {
+        Self(tokio::task::spawn_blocking(move || match kind {
+            WorkKind::ManifestWork => read_works::<false>(&response),
+            WorkKind::ReplicaSet => read_works::<true>(&response),
+        }))
+    }
+
+    async fn works(self) -> Result<Vec<ObservedWork>, HubError> {
+        self.0.await.unwrap_or_else(|why| Err(unavailable(format!("reading a page failed: {why}"))))
+    }
 }
 
-/// Reads one page. Anything but a valid list is an error: its missing works would count as deleted.
-fn read<const ARE_SETS: bool>(response: &ApiResponse) -> Result<Page<ARE_SETS>, HubError> {
-    let kind = if ARE_SETS { WorkKind::ReplicaSet } else { WorkKind::ManifestWork };
+/// Reads what a page says of the list, and passes over its objects. Anything but a valid list is an
+/// error: its missing works would count as deleted.
+fn read_end(kind: WorkKind, response: &ApiResponse) -> Result<ListPage<IgnoredAny>, HubError> {
     let name = kind.names().1;
     if !response.status.is_success() {
         return Err(response::error(response, Verb::List, RequestTarget::All(kind), None));
     }
-    let page: Page<ARE_SETS> = serde_json::from_slice(&response.body).map_err(|error| {
-        unavailable(format!("the response is no list of {name}s: {}", bounded(&error.to_string())))
-    })?;
+    let page: ListPage<IgnoredAny> = parse(name, response)?;
     let is_complete = page.items.is_some() && !page.metadata.resource_version.is_empty();
     if page.kind.strip_suffix("List") != Some(name) || !is_complete {
         return Err(unavailable(format!("the response is no list of {name}s")));
     }
     Ok(page)
+}
+
+/// Reads the works of a page.
+fn read_works<const ARE_SETS: bool>(response: &ApiResponse) -> Result<Vec<ObservedWork>, HubError> {
+    let kind = if ARE_SETS { WorkKind::ReplicaSet } else { WorkKind::ManifestWork };
+    let page: ListPage<Reduced<ARE_SETS>> = parse(kind.names().1, response)?;
+    Ok(page.items.into_iter().flatten().filter_map(|item| item.0).collect())
+}
+
+fn parse<T: DeserializeOwned>(name: &str, response: &ApiResponse) -> Result<ListPage<T>, HubError> {
+    serde_json::from_slice(&response.body).map_err(|error| {
+        unavailable(format!("the response is no list of {name}s: {}", bounded(&error.to_string())))
+    })
 }
 
 #[cfg(test)]
@@ -156,17 +179,24 @@ mod tests {
 
     use super::*;
 
-    fn page(body: &Value) -> Result<Page<false>, HubError> {
+    fn page(body: &Value) -> Result<(ListPage<IgnoredAny>, usize), HubError> {
         let body = body.to_string().into_bytes().into();
-        read(&ApiResponse { status: StatusCode::OK, retry_after_seconds: None, body })
+        let response = ApiResponse { status: StatusCode::OK, retry_after_seconds: None, body };
+        let end = read_end(WorkKind::ManifestWork, &response)?;
+        Ok((end, read_works::<false>(&response)?.len()))
     }
 
     #[test]
     fn an_incomplete_list_is_an_error() {
         let metadata = json!({"resourceVersion": "7", "continue": "a+b"});
         let kind = "ManifestWorkList";
-        let good = page(&json!({"kind": kind, "metadata": metadata, "items": []})).ok().unwrap();
-        assert_eq!((good.items.unwrap().len(), good.metadata.next.as_str()), (0, "a+b"));
+        let work = json!({"metadata": {"name": "web", "namespace": "edge-1", "uid": "1",
+            "resourceVersion": "5", "generation": 1}, "spec": {}});
+        for (items, works) in [(json!([]), 0), (json!([work, {"metadata": {}}]), 1)] {
+            let good = page(&json!({"kind": kind, "metadata": metadata, "items": items}));
+            let (end, found) = good.ok().unwrap();
+            assert_eq!((found, end.metadata.next.as_str()), (works, "a+b"));
+        }
         for bad in [
             json!({}),
             json!({"kind": kind, "metadata": metadata}),

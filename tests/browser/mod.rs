@@ -11,4 +11,5 @@
 mod chromium;
 pub mod fleet;
 
+#[allow(unused_imports, reason = "each of the tests and the example uses a part")]
 pub use chromium::{Browser, Tab};

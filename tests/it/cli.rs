@@ -264,15 +264,19 @@ fn colour_is_used_on_terminals_only() {
     let colored = run(clone.path(), &["validate", "--color", "always"]);
     assert!(out(&colored).contains('\u{1b}'));
     // `script` gives the command a terminal.
-    let on_terminal = |no_color: bool| {
+    let on_terminal_with = |no_color: bool, flags: &str| {
         let mut command = Command::new("script");
-        command.args(["-qec", &format!("{} validate", env!("CARGO_BIN_EXE_gitwork")), "/dev/null"]);
+        let validate = format!("{} validate {flags}", env!("CARGO_BIN_EXE_gitwork"));
+        command.args(["-qec", &validate, "/dev/null"]);
         command.env_remove("NO_COLOR").env("TERM", "xterm").current_dir(clone.path());
         if no_color {
             command.env("NO_COLOR", "1");
         }
         out(&command.stdin(Stdio::null()).output().unwrap())
     };
+    let on_terminal = |no_color: bool| on_terminal_with(no_color, "");
+    let never = on_terminal_with(false, "--color never");
+    assert!(never.contains("GW102") && !never.contains('\u{1b}'), "{never}");
     assert!(on_terminal(false).contains('\u{1b}'), "{}", on_terminal(false));
     assert!(!on_terminal(true).contains('\u{1b}'), "{}", on_terminal(true));
 }

@@ -136,7 +136,9 @@ fn problems_of_what_did_not_change_are_left_out() {
     assert_eq!(codes(&changed), expected);
     assert_eq!(code(&changed), Some(1));
     assert_eq!(codes(&since(&["--cluster", "edge-2"])).len(), 1);
-    assert_eq!(code(&run(folder, &["validate", "--changed-since", "no-such"])), Some(1));
+    let unknown = run(folder, &["validate", "--changed-since", "no-such"]);
+    assert_eq!(code(&unknown), Some(1));
+    assert!(err(&unknown).contains("no-such"), "{}", err(&unknown));
     // The commits of a branch, read from a mirror.
     git(folder, &["add", "."]);
     git(folder, &["commit", "-q", "-m", "third"]);

@@ -1,6 +1,6 @@
 //! Composes mappings: their keys, duplicate keys and merge keys, as go-yaml v2 does.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use granit_parser::{Event, ScalarStyle};
@@ -17,32 +17,66 @@ use crate::span::Span;
 #[derive(Default)]
 struct Fields {
     values: Map<String, Value>,
-    places: BTreeMap<Box<str>, FieldPlace>,
+    /// In the order of the text. A second sorted map would cost as much as the values.
+    places: Vec<FieldPlace>,
+    /// Where the place of each name is. Made once a name occurs again in a large mapping.
+    index: HashMap<Box<str>, usize>,
 }
 
 /// Where a field is.
 struct FieldPlace {
+    name: Box<str>,
     key: Option<Span>,
     value: NodeSpans,
     /// Whether the mapping itself has the field, rather than a mapping merged into it.
     is_own: bool,
 }
 
+/// Names of a mapping that are searched for one after the other.
+const SEARCHED_MAX: usize = 16;
+
 impl Fields {
     fn insert(&mut self, name: String, value: Value, place: FieldPlace) {
-        self.places.insert(name.as_str().into(), place);
+        let at = self.position(&name);
+        match at.and_then(|at| self.places.get_mut(at)) {
+            Some(before) => *before = place,
+            None => {
+                if !self.index.is_empty() {
+                    self.index.insert(place.name.clone(), self.places.len());
+                }
+                self.places.push(place);
+            }
+        }
         self.values.insert(name, value);
     }
 
-    /// Returns the location of a field that the mapping itself has.
-    fn own(&self, name: &str) -> Option<&FieldPlace> {
-        self.places.get(name).filter(|place| place.is_own)
+    /// The number of the place of a name.
+    fn position(&mut self, name: &str) -> Option<usize> {
+        if !self.values.contains_key(name) {
+            return None;
+        }
+        if self.places.len() <= SEARCHED_MAX {
+            return self.places.iter().position(|place| *place.name == *name);
+        }
+        if self.index.is_empty() {
+            let names = self.places.iter().enumerate();
+            self.index = names.map(|(at, place)| (place.name.clone(), at)).collect();
+        }
+        self.index.get(name).copied()
     }
 
-    fn finish(self, span: Span) -> (Value, NodeSpans) {
+    /// Returns the location of a field that the mapping itself has.
+    fn own(&mut self, name: &str) -> Option<&FieldPlace> {
+        let at = self.position(name)?;
+        self.places.get(at).filter(|place| place.is_own)
+    }
+
+    fn finish(mut self, span: Span) -> (Value, NodeSpans) {
+        // As the values are.
+        self.places.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         let fields = self.places.into_iter();
         let fields =
-            fields.map(|(name, FieldPlace { key, value, .. })| FieldSpans { name, key, value });
+            fields.map(|FieldPlace { name, key, value, .. }| FieldSpans { name, key, value });
         let fields: Vec<FieldSpans> = fields.collect();
         let children = match fields.len() {
             0 => Children::None,
@@ -81,7 +115,8 @@ impl<'a> Composer<'a> {
                 });
                 continue;
             }
-            let place = FieldPlace { key: Some(key_span), value: spans, is_own: true };
+            let name = key.as_str().into();
+            let place = FieldPlace { name, key: Some(key_span), value: spans, is_own: true };
             fields.insert(key, value, place);
         }
     }
@@ -124,8 +159,9 @@ impl<'a> Composer<'a> {
             if let (Value::Object(map), Children::Fields(places)) = (map, children) {
                 // Both are sorted by name.
                 fields.extend(map.into_iter().zip(places.iter()).map(|((name, value), place)| {
-                    let FieldSpans { key, value: spans, .. } = place.clone();
-                    (name, value, FieldPlace { key, value: spans, is_own: false })
+                    let FieldSpans { name: place_name, key, value: spans } = place.clone();
+                    let place = FieldPlace { name: place_name, key, value: spans, is_own: false };
+                    (name, value, place)
                 }));
             }
         }

@@ -1,7 +1,7 @@
 //! Checks of a work as a whole: its objects, its size, and what the operator allows.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
+use std::io;
 
 use serde_json::Value;
 
@@ -55,16 +55,20 @@ pub fn location(manifest: &Manifest) -> Location {
 pub fn wire_size(manifest: &Value) -> usize {
     let mut bytes = ByteCount(0);
     // Neither the count nor the text of a value fails.
-    let _ = write!(bytes, "{manifest}");
+    let _ = serde_json::to_writer(&mut bytes, manifest);
     field_size(bytes.0)
 }
 
 /// Counts the bytes of a text.
 struct ByteCount(usize);
 
-impl fmt::Write for ByteCount {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0 += text.len();
+impl io::Write for ByteCount {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
