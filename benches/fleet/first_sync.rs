@@ -55,16 +55,15 @@ pub async fn sync_once(
         .unwrap();
     let took = start.elapsed().as_secs_f64();
     assert!(status.success(), "{status}, and it says at last: {}", last_lines(&log));
-    let Phases { read, planned, written: writing } = Phases::of(&log);
-    let rest = took - [read, planned, writing].iter().sum::<f64>();
+    let (planned, writing) = phases(&log);
+    let rest = took - planned - writing;
     let [synced, written] = [took, writing].map(|seconds| layout.works as f64 / seconds);
     let after = bare(hub, &format!("{source}-after"), layout).await;
     let reference = f64::midpoint(before, after);
     println!(
-        "| first sync of {} works to {} clusters ({source}) | {took:.1} s: {read:.1} s to fetch, \
-         render and read what last changed the works, {planned:.2} s to the first write, \
-         {writing:.1} s to the last one, {rest:.1} s for start and end; writes {written:.0}/s; from \
-         start to end {synced:.0}/s; bare client {before:.0}/s before and {after:.0}/s after: \
+        "| first sync of {} works to {} clusters ({source}) | {took:.1} s: {rest:.1} s to fetch, \
+         to render and at the end, {planned:.2} s from there to the first write, {writing:.1} s to \
+         the last one; writes {written:.0}/s; from start to end {synced:.0}/s; bare client {before:.0}/s before and {after:.0}/s after: \
          ratios {:.2} and {:.2} |",
         layout.works,
         layout.clusters,
@@ -104,28 +103,17 @@ fn last_lines(log: &Path) -> String {
     lines.into_iter().rev().collect::<Vec<_>>().join("\n")
 }
 
-/// The parts of a first sync in seconds, by gitwork's own log.
-struct Phases {
-    /// From its first line, until it knows what was last changed by which commit.
-    read: f64,
-    /// From there to the first write.
-    planned: f64,
-    /// From there to the last write.
-    written: f64,
-}
-
-impl Phases {
-    fn of(log: &Path) -> Self {
-        let text = std::fs::read_to_string(log).unwrap();
-        let lines: Vec<Value> =
-            text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        let at = |line: &Value| line["timestamp"].as_str().unwrap().parse::<Timestamp>().unwrap();
-        let is = |message: &'static str| move |line: &&Value| line["message"] == message;
-        let (begin, read) = (&lines[0], lines.iter().find(is("read")).unwrap());
-        let first = lines.iter().find(is("done")).unwrap();
-        let last = lines.iter().rfind(is("done")).unwrap();
-        let between = |from, to| at(to).duration_since(at(from)).as_secs_f64();
-        let (read, planned) = (between(begin, read), between(read, first));
-        Self { read, planned, written: between(first, last) }
-    }
+/// Seconds from the moment that gitwork has read the repository to its first write, and from there
+/// to its last write, by its own log.
+fn phases(log: &Path) -> (f64, f64) {
+    let text = std::fs::read_to_string(log).unwrap();
+    let lines: Vec<Value> =
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let at = |line: &Value| line["timestamp"].as_str().unwrap().parse::<Timestamp>().unwrap();
+    let is = |message: &'static str| move |line: &&Value| line["message"] == message;
+    let read = lines.iter().find(is("read")).unwrap();
+    let first = lines.iter().find(is("done")).unwrap();
+    let last = lines.iter().rfind(is("done")).unwrap();
+    let between = |from, to| at(to).duration_since(at(from)).as_secs_f64();
+    (between(read, first), between(first, last))
 }
