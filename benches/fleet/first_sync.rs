@@ -63,8 +63,8 @@ pub async fn sync_once(
     println!(
         "| first sync of {} works to {} clusters ({source}) | {took:.1} s: {rest:.1} s to fetch, \
          to render and at the end, {planned:.2} s from there to the first write, {writing:.1} s to \
-         the last one; writes {written:.0}/s; from start to end {synced:.0}/s; bare client {before:.0}/s before and {after:.0}/s after: \
-         ratios {:.2} and {:.2} |",
+         the last one; writes {written:.0}/s; from start to end {synced:.0}/s; bare client \
+         {before:.0}/s before and {after:.0}/s after: ratios {:.2} and {:.2} |",
         layout.works,
         layout.clusters,
         written / reference,

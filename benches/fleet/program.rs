@@ -57,7 +57,7 @@ impl Gitwork {
         Self { child: command.spawn().unwrap(), port: None }
     }
 
-    /// Starts a daemon that fetches when it is told to, with metrics.
+    /// Starts a daemon that fetches after SIGHUP, with metrics.
     pub fn daemon(mut command: Command) -> Self {
         let port = Port::reserve().unwrap();
         command.arg("--listen").arg(format!("127.0.0.1:{}", port.number()));

@@ -85,8 +85,8 @@ async fn report(client: &Works, layout: Layout, work: usize, available: &str) {
     api.patch_status(&layout.name(work), &PatchParams::default(), &patch).await.unwrap();
 }
 
-/// Starts a daemon with the mirror of the first sync, and waits until it knows that everything is in
-/// step.
+/// Starts a daemon with the mirror of the first sync, and waits until it knows that everything is
+/// in step.
 async fn restart(hub: &Cluster, (server, repo): (&GitServer, &Repo), layout: Layout) -> Gitwork {
     let Layout { works, .. } = layout;
     let mut requests = hub.requests();

@@ -1,5 +1,5 @@
-//! A million works over ten hubs: ten sources of 100,000 works, each with the planner and the status
-//! of a daemon of its own, one after the other in one process.
+//! A million works over ten hubs: ten sources of 100,000 works, each with the planner and the
+//! status of a daemon of its own, one after the other in one process.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

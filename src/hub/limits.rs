@@ -17,9 +17,14 @@ pub const HUB_CONNECT: Duration = Duration::from_secs(5);
 pub const HUB_WATCH: Duration = Duration::from_secs(120);
 /// How long a watch may stay open: a little longer than the hub keeps it open.
 pub const HUB_WATCH_OPEN: Duration = Duration::from_secs(HUB_WATCH.as_secs() + HUB_CALL.as_secs());
-/// Works on one page of a list. Two pages are in memory as text: 100 MB with works of the largest
-/// size that OCM's webhook accepts, 1 MB with usual works.
+/// Works on the first page of a list. Two pages are in memory as text: 100 MB with works of the
+/// largest size that OCM's webhook accepts, 1 MB with usual works.
 pub const HUB_LIST_PAGE: u32 = 100;
+/// Bytes that a later page should have, by the size of the works before. An API server takes half
+/// as long for large pages as for small ones.
+pub const HUB_LIST_PAGE_BYTES: usize = 4 * 1024 * 1024;
+/// Works on such a page.
+pub const HUB_LIST_PAGE_MAX: u32 = 1_000;
 /// Pages of one list, so that endless continue tokens end in an error.
 pub const HUB_LIST_PAGES_MAX: usize = 2 * gitwork_core::limits::WORKS_MAX / HUB_LIST_PAGE as usize;
 /// One response, in bytes: a page of works of the largest size that etcd stores by default (1.5

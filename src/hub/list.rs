@@ -93,8 +93,8 @@ pub async fn list(connection: &HubConnection, selection: &WorkQuery) -> Result<L
     Err(unavailable("the continue token expired before the end of the list (410)".into()))
 }
 
-/// `None` if the continue token expired. The hub makes the next page while the works of the last one
-/// are read: both take as long.
+/// `None` if the continue token expired. The hub makes the next page while the works of the last
+/// one are read: both take as long.
 async fn list_once(
     connection: &HubConnection,
     selection: &WorkQuery,
@@ -105,13 +105,20 @@ async fn list_once(
     };
     let (kind, mut next) = (selection.kind, String::new());
     let mut reading: Option<PageReader> = None;
+    let mut sizes = PageSizes::default();
     for _ in 0..limits::HUB_LIST_PAGES_MAX {
-        let query = format!("limit={}{next}", limits::HUB_LIST_PAGE);
-        let response = connection.send(&selection.request(Verb::List, &query)).await?;
-        if response.status == http::StatusCode::GONE {
+        let query = format!("limit={}{next}", sizes.limit);
+        let response = connection.send(&selection.request(Verb::List, &query)).await;
+        if response.as_ref().is_ok_and(|response| response.status == http::StatusCode::GONE) {
             return Ok(None);
         }
-        let page = read_end(kind, &response)?;
+        let read = response.and_then(|response| Ok((read_end(kind, &response)?, response)));
+        // The works of this page may be larger than those before.
+        if read.is_err() && sizes.shrink() {
+            continue;
+        }
+        let (page, response) = read?;
+        sizes.add(response.body.len(), page.items.as_ref().map_or(0, Vec::len));
         if let Some(before) = reading.take() {
             add(before.works().await?);
         }
@@ -124,6 +131,37 @@ async fn list_once(
         (next, reading) = (query, Some(reader));
     }
     Err(unavailable(format!("the list has more than {} pages", limits::HUB_LIST_PAGES_MAX)))
+}
+
+/// How many works the next page has at most.
+#[derive(Debug)]
+struct PageSizes {
+    limit: u32,
+    may_grow: bool,
+}
+
+impl Default for PageSizes {
+    fn default() -> Self {
+        Self { limit: limits::HUB_LIST_PAGE, may_grow: true }
+    }
+}
+
+impl PageSizes {
+    /// A page of so many bytes and works was read.
+    fn add(&mut self, bytes: usize, works: usize) {
+        if self.may_grow {
+            let each = (bytes / works.max(1)).max(1);
+            let fitting = u32::try_from(limits::HUB_LIST_PAGE_BYTES / each).unwrap_or(u32::MAX);
+            self.limit = fitting.clamp(limits::HUB_LIST_PAGE, limits::HUB_LIST_PAGE_MAX);
+        }
+    }
+
+    /// A large page failed: pages have the usual size from now on. False if it had that size.
+    fn shrink(&mut self) -> bool {
+        let was_large = self.limit > limits::HUB_LIST_PAGE;
+        *self = Self { limit: limits::HUB_LIST_PAGE, may_grow: false };
+        was_large
+    }
 }
 
 /// Reads the works of one page on a thread of its own.
@@ -207,6 +245,26 @@ mod tests {
         ] {
             assert!(matches!(page(&bad), Err(HubError::Unavailable { .. })), "{bad}");
         }
+    }
+
+    #[test]
+    fn pages_grow_with_small_works_until_one_fails() {
+        let mut sizes = PageSizes::default();
+        assert!(!sizes.shrink(), "the first page has the usual size");
+        let mut sizes_of = |bytes: usize, works: usize| {
+            sizes = PageSizes::default();
+            sizes.add(bytes, works);
+            sizes.limit
+        };
+        assert_eq!(sizes_of(100 * 6 * 1024, 100), 682);
+        assert_eq!(sizes_of(100 * 1024, 100), limits::HUB_LIST_PAGE_MAX);
+        assert_eq!(sizes_of(0, 0), limits::HUB_LIST_PAGE_MAX);
+        assert_eq!(sizes_of(100 * 1024 * 1024, 100), limits::HUB_LIST_PAGE);
+        let mut sizes = PageSizes::default();
+        sizes.add(100 * 1024, 100);
+        assert!(sizes.shrink());
+        sizes.add(100 * 1024, 100);
+        assert_eq!((sizes.limit, sizes.shrink()), (limits::HUB_LIST_PAGE, false));
     }
 
     #[test]

@@ -488,8 +488,8 @@ const NAMESPACE: &str = "/metadata/namespace";
 const TEXT_HINT: &str = "Kubernetes has text in this field.";
 
 /// What to do about an object of a kind that may have namespaces.
-const SCOPE_HINT: &str = "Set metadata.namespace, unless the kind is cluster-scoped. With the CRD in \
-                          the repository, gitwork knows.";
+const SCOPE_HINT: &str = "Set metadata.namespace, unless the kind is cluster-scoped. With the CRD \
+                          in the repository, gitwork knows.";
 
 /// An object of a file: a whole document, or an item of a list.
 struct DocumentObject<'a> {

@@ -60,9 +60,9 @@ use content::{ContentBudget, SharedContent, approval_bytes};
 use earlier::{Earlier, LeftOut};
 use inputs::{ClusterConfig, SourceInputs};
 use pass::{ClusterPlace, OpenCluster, PassError, RenderPass, Rendering};
+use rendered_change::Selected;
 pub use rendered_change::{RenderedChange, UnreadClusters};
 use rollouts::rollouts;
-use selected::Selected;
 
 type GroupsByCluster = BTreeMap<ClusterName, Vec<Membership>>;
 type Delivered = BTreeMap<GroupName, BTreeMap<ClusterName, Certainty>>;

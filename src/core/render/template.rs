@@ -11,8 +11,9 @@ use crate::model::diagnostic::Diagnostic;
 const HINT: &str = "it looks like a Helm template that was not rendered. gitwork renders none: \
                     commit the rendered manifests";
 
-/// Says of errors in lines with `{{ … }}` that the file looks like a template, once for each line.
-/// Such braces are valid YAML in places, and mean something else there: quotes would make it worse.
+/// Says of errors in lines with `{{ … }}` that the file looks like a template, once for each
+/// line. Such braces are valid YAML in places, and mean something else there: quotes would make it
+/// worse.
 pub fn add_hints(diagnostics: &mut Vec<Diagnostic>, bytes: &[u8]) {
     let Some(lines) = std::str::from_utf8(bytes).ok().filter(|text| text.contains("{{")) else {
         return;

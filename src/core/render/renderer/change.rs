@@ -7,8 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Renderer;
-use super::rendered_change::{RenderedChange, UnreadClusters};
-use super::selected::Selected;
+use super::rendered_change::{RenderedChange, Selected, UnreadClusters};
 use crate::config::file_names::CLUSTER_FILE;
 use crate::limits;
 use crate::model::name::{ClusterName, ObjectId};

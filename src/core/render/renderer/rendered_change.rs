@@ -1,6 +1,8 @@
 //! A change: two states of a source, of which clusters that are the same may be left out.
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
 
 use crate::model::diagnostic::{Code, Diagnostic, Scope};
 use crate::model::name::{ClusterName, RepoPath, WorkKey};
@@ -26,6 +28,41 @@ pub struct UnreadClusters {
     pub clusters: usize,
     /// Their work folders, with those of their groups.
     pub works: usize,
+}
+
+/// Says of a cluster whether it is selected.
+type IsSelected = Arc<dyn Fn(&ClusterName) -> bool + Send + Sync>;
+
+/// The clusters to render.
+#[derive(Clone, Default)]
+pub(super) enum Selected {
+    #[default]
+    All,
+    /// Whoever selects them asks whether the others matter.
+    Named(Arc<BTreeSet<ClusterName>>),
+    /// All others, too, if these need them.
+    Matching(IsSelected),
+}
+
+impl fmt::Debug for Selected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("All"),
+            Self::Named(names) => f.debug_tuple("Named").field(names).finish(),
+            Self::Matching(_) => f.write_str("Matching"),
+        }
+    }
+}
+
+impl Selected {
+    /// Whether a cluster is rendered.
+    pub(super) fn has(&self, cluster: &ClusterName) -> bool {
+        match self {
+            Self::All => true,
+            Self::Named(names) => names.contains(cluster),
+            Self::Matching(is_selected) => is_selected(cluster),
+        }
+    }
 }
 
 impl RenderedChange {

@@ -1,50 +1,15 @@
 //! The clusters of a snapshot that are rendered, and whether the others matter to them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 
 use super::pass::OpenCluster;
-use super::rendered_change::UnreadClusters;
+use super::rendered_change::{Selected, UnreadClusters};
 use super::{GroupsByCluster, Renderer};
 use crate::limits;
 use crate::model::name::ClusterName;
 use crate::render::desired::Desired;
 use crate::render::work_folder::Dependency;
-
-/// Says of a cluster whether it is selected.
-type IsSelected = Arc<dyn Fn(&ClusterName) -> bool + Send + Sync>;
-
-/// The clusters to render.
-#[derive(Clone, Default)]
-pub(super) enum Selected {
-    #[default]
-    All,
-    /// Whoever selects them asks whether the others matter.
-    Named(Arc<BTreeSet<ClusterName>>),
-    /// All others, too, if these need them.
-    Matching(IsSelected),
-}
-
-impl fmt::Debug for Selected {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::All => f.write_str("All"),
-            Self::Named(names) => f.debug_tuple("Named").field(names).finish(),
-            Self::Matching(_) => f.write_str("Matching"),
-        }
-    }
-}
-
-impl Selected {
-    fn has(&self, cluster: &ClusterName) -> bool {
-        match self {
-            Self::All => true,
-            Self::Named(names) => names.contains(cluster),
-            Self::Matching(is_selected) => is_selected(cluster),
-        }
-    }
-}
 
 impl Renderer {
     /// Renders only some clusters, from the next snapshot on. Their works, and what is reported of

@@ -263,9 +263,8 @@ mod tests {
 
     fn objects(count: usize) -> String {
         let object = |n| {
-            format!(
-                "---\n{{apiVersion: x.io/v1, kind: Mouse, metadata: {{namespace: x, name: n{n}}}}}\n"
-            )
+            let metadata = format!("{{namespace: x, name: n{n}}}");
+            format!("---\n{{apiVersion: x.io/v1, kind: Mouse, metadata: {metadata}}}\n")
         };
         (0..count).map(object).collect()
     }
