@@ -14,7 +14,7 @@ use gitwork_core::model::snapshot::Snapshot;
 use gitwork_core::render::object_checks::SchemaChecks;
 use gitwork_core::render::renderer::Renderer;
 use gitwork_core::text::diagnostics::write_one;
-use gitwork_core::text::style::ColorMode;
+use gitwork_core::text::style::{ColorMode, count};
 
 use crate::memory_repository::{File, MemoryObjects, source};
 
@@ -465,7 +465,7 @@ fn entry(page: &mut String, code: Code) {
         writeln!(page, "`{path}`\n\n```yaml\n{}```\n", shown(file)).unwrap();
     }
     if let Some(more) = files.len().checked_sub(SHOWN_FILES_MAX).filter(|more| *more > 0) {
-        writeln!(page, "and {more} files more\n").unwrap();
+        writeln!(page, "and {}\n", count(more, "more file")).unwrap();
     }
     let first = found(code).into_iter().next();
     let first = first.unwrap_or_else(|| panic!("no example produces {code:?}"));
