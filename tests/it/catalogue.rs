@@ -179,7 +179,15 @@ fn schema_examples() -> Vec<(Code, Files)> {
         (Code::InvalidMetadata, metadata("  labels: {owner: team a}\n")),
         (Code::UnknownKind, job("batch/v1", "CronJb", "")),
         (Code::RemovedVersion, job("batch/v1beta1", "CronJob", "")),
-        (Code::DeprecatedVersion, job("v1", "Endpoints", "")),
+        (Code::DeprecatedVersion, {
+            let flow = "apiVersion: flowcontrol.apiserver.k8s.io/v1beta3\nkind: FlowSchema\n\
+                        metadata:\n  name: web\nspec: {priorityLevelConfiguration: {name: exempt}}\n";
+            let version = "kubernetesVersion: \"1.31\"\n";
+            tree([
+                ("clusters/edge-1/cluster.yaml", version),
+                ("clusters/edge-1/web/web.yaml", flow),
+            ])
+        }),
         (Code::ServerField, metadata("  uid: 4b2e7d7c\n")),
     ]
 }
