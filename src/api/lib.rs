@@ -25,6 +25,7 @@
 mod applied;
 pub mod cluster;
 mod cluster_set;
+pub mod count;
 #[cfg(feature = "kube")]
 pub mod crds;
 pub mod escape;

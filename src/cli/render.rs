@@ -24,6 +24,7 @@ use gitwork_core::model::name::WorkKey;
 use gitwork_core::model::work::DesiredWork;
 use gitwork_core::render::desired::Desired;
 use gitwork_core::text::escape::json_text;
+use gitwork_core::text::style::count;
 use gitwork_core::text::yaml;
 use gitwork_report::review;
 use gitwork_source::{Source, SourceLocation, Sources};
@@ -205,7 +206,8 @@ fn write_out(
     for path in &stale.removed {
         output::note(&format!("removed {}, which is no longer rendered", path.display()));
     }
-    output::note(&format!("{} ManifestWorks written to {}", works.len(), folder.display()));
+    let works = count(works.len(), "ManifestWork");
+    output::note(&format!("{works} written to {}", folder.display()));
     Ok(())
 }
 

@@ -3,13 +3,16 @@
 use gitwork_api::escape::{pointer_name, pointer_token};
 use serde_json::{Map, Number, Value};
 
-use crate::finding::{Correction, Finding, Problem, described, is_unquoted, quote_hint, shown};
+use crate::finding::{
+    Correction, Expected, Finding, Problem, described, is_unquoted, length_problem, quotes_hint,
+    shown, type_of,
+};
 use crate::formats::Format;
 use crate::limits;
 use crate::rules::{Choice, FieldRules};
 use crate::scalars;
 use crate::shape::Shape;
-use crate::suggest::{certain, closest};
+use crate::suggest::did_you_mean;
 use crate::table::{Field, Minors, Table, Type};
 
 /// Checks the fields of a value of a type, by its name, with each other.
@@ -23,16 +26,22 @@ pub(crate) struct Checker<'a> {
     pub(crate) wanted: Minors,
     /// Whether the cluster may run a minor that the table does not have.
     pub(crate) is_uncertain: bool,
-    /// "edge-7 runs 1.31", or empty.
+    /// ` (edge-7 runs 1.31)`, or empty.
     pub(crate) runs: String,
     /// Whether values must not be in messages.
     pub(crate) is_secret: bool,
     pub(crate) found: Vec<Finding>,
     pointer: String,
+    /// Where the name of the last field stands in the pointer; the start is 0 without one.
+    name_at: (usize, usize),
     depth: usize,
     steps: usize,
+    /// Steps of the search for the places of unknown fields.
+    pub(crate) search_steps: usize,
+    /// Whether nobody reads the messages of the current check.
+    pub(crate) is_trial: bool,
     /// The types that the current value is in.
-    parents: Vec<usize>,
+    pub(crate) parents: Vec<usize>,
     /// Whether the value is in a `status`, which the API server decodes and drops.
     is_dropped: bool,
 }
@@ -48,8 +57,11 @@ impl<'a> Checker<'a> {
             is_secret: false,
             found: Vec::new(),
             pointer: String::new(),
+            name_at: (0, 0),
             depth: 0,
             steps: 0,
+            search_steps: 0,
+            is_trial: false,
             parents: Vec::new(),
             is_dropped: false,
         }
@@ -78,8 +90,9 @@ impl<'a> Checker<'a> {
         self.found.push(Finding {
             problem,
             pointer,
-            is_key,
+            is_key: is_key || problem == Problem::MissingField,
             message,
+            help: None,
             is_uncertain: false,
             correction: None,
         });
@@ -91,17 +104,28 @@ impl<'a> Checker<'a> {
         correction: Option<Correction>,
         report: impl FnOnce(&mut Self),
     ) {
+        self.changing_last(report, |last| last.correction = correction);
+    }
+
+    /// Reports problems, and changes the last one of them.
+    pub(crate) fn changing_last(
+        &mut self,
+        report: impl FnOnce(&mut Self),
+        change: impl FnOnce(&mut Finding),
+    ) {
         let before = self.found.len();
         report(self);
         if let Some(last) = self.found.get_mut(before..).and_then(<[Finding]>::last_mut) {
-            last.correction = correction;
+            change(last);
         }
     }
 
     /// Whether a value has no problem but some that are certainly corrected.
     pub(crate) fn would_accept(&mut self, check: impl FnOnce(&mut Self)) -> bool {
         let before = self.found.len();
+        let was_trial = std::mem::replace(&mut self.is_trial, true);
         check(self);
+        self.is_trial = was_trial;
         let found = self.found.get(before..).unwrap_or_default();
         let is_accepted = !self.is_full() && found.iter().all(|one| one.correction.is_some());
         self.found.truncate(before);
@@ -114,7 +138,7 @@ impl<'a> Checker<'a> {
         self.parents.iter().any(is_it)
     }
 
-    fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.found.len() >= limits::FINDINGS_MAX
     }
 
@@ -124,31 +148,37 @@ impl<'a> Checker<'a> {
         self.steps < limits::STEPS_MAX && self.depth < limits::DEPTH_MAX && !self.is_full()
     }
 
-    /// Does something with a value below the current one.
-    pub(crate) fn below(&mut self, token: &str, act: impl FnOnce(&mut Self)) {
+    /// Does something with the value of a field of the current mapping.
+    pub(crate) fn below(&mut self, key: &str, act: impl FnOnce(&mut Self)) {
+        let token = pointer_token(key);
+        let start = self.pointer.len() + 1;
+        let before = std::mem::replace(&mut self.name_at, (start, start + token.len()));
+        self.below_token(&token, act);
+        self.name_at = before;
+    }
+
+    /// Does something with an item of the current list.
+    pub(crate) fn below_item(&mut self, index: usize, act: impl FnOnce(&mut Self)) {
+        self.below_token(&index.to_string(), act);
+    }
+
+    fn below_token(&mut self, token: &str, act: impl FnOnce(&mut Self)) {
         let length = self.pointer.len();
         self.pointer.push('/');
-        if token.contains(['~', '/']) {
-            self.pointer.push_str(&pointer_token(token));
-        } else {
-            self.pointer.push_str(token);
-        }
+        self.pointer.push_str(token);
         self.depth += 1;
         act(self);
         self.depth -= 1;
         self.pointer.truncate(length);
     }
 
-    /// The last token of the pointer, for messages.
-    fn name(&self) -> String {
-        let tokens = self.pointer.rsplit('/').filter(|one| one.parse::<usize>().is_err());
-        let name = tokens.into_iter().next().unwrap_or_default();
-        shown(&pointer_name(name))
-    }
-
-    /// A value as messages show it.
-    pub(crate) fn value_text(&self, text: &str) -> String {
-        if self.is_secret { "the value".to_owned() } else { format!("{:?}", shown(text)) }
+    /// What messages call the current value: the field that it is, or is an item of.
+    pub(crate) fn name(&self) -> String {
+        let (start, end) = self.name_at;
+        match self.pointer.get(start..end).filter(|_| start > 0) {
+            Some(token) => format!("`{}`", shown(&pointer_name(token))),
+            None => "the object".to_owned(),
+        }
     }
 
     /// Checks a value. Of `rules`, those of the value itself.
@@ -189,7 +219,7 @@ impl<'a> Checker<'a> {
             ..FieldRules::default()
         };
         for (index, one) in items.iter().enumerate() {
-            self.below(&index.to_string(), |checker| checker.value(one, item, &of_item));
+            self.below_item(index, |checker| checker.value(one, item, &of_item));
         }
         for keys in &rules.unique {
             self.check_unique(items, keys);
@@ -198,19 +228,9 @@ impl<'a> Checker<'a> {
 
     fn check_length(&mut self, length: usize, rules: &FieldRules) {
         let Some((least, most)) = rules.range else { return };
-        let length = i64::try_from(length).unwrap_or(i64::MAX);
-        if length > most {
-            let name = self.name();
-            self.report(
-                Problem::InvalidValue,
-                format!("`{name}` has {length} items; at most {most} are allowed"),
-            );
-        } else if length < least {
-            let name = self.name();
-            self.report(
-                Problem::InvalidValue,
-                format!("`{name}` has {length} items; at least {least} are needed"),
-            );
+        let bound = |bound: i64| usize::try_from(bound.max(0)).unwrap_or(usize::MAX);
+        if let Some(why) = length_problem(length, (bound(least), bound(most)), "item") {
+            self.report(Problem::InvalidValue, format!("{} {why}", self.name()));
         }
     }
 
@@ -239,7 +259,7 @@ impl<'a> Checker<'a> {
                 .collect();
             let what = if self.is_secret { keys.join(", ") } else { what.join(", ") };
             let message =
-                format!("items {first} and {index} of `{}` have the same {what}", self.name());
+                format!("items {first} and {index} of {} have the same {what}", self.name());
             self.report_at(Problem::InvalidValue, &format!("/{index}"), message);
         }
     }
@@ -280,7 +300,7 @@ impl<'a> Checker<'a> {
         self.parents.pop();
     }
 
-    fn field(&mut self, key: &str, value: &Value, field: &Field) {
+    pub(crate) fn field(&mut self, key: &str, value: &Value, field: &Field) {
         let is_dropped = self.is_dropped;
         self.is_dropped |= self.depth == 0 && key == "status";
         let none = FieldRules::default();
@@ -291,21 +311,23 @@ impl<'a> Checker<'a> {
 
     fn check_required(&mut self, fields: &Map<String, Value>, field: &Field) {
         if field.rules.is_required && is_missing(fields.get(field.name)) {
-            let message = format!("the required field `{}` is missing", field.name);
-            let is_new = !fields.contains_key(field.name) && !fields.is_empty();
+            let is_there = fields.contains_key(field.name);
+            let what = if is_there { "is empty" } else { "is missing" };
+            let message = format!("the required field `{}` {what}", field.name);
+            let is_new = !is_there && !fields.is_empty();
             let add = match field.rules.values.as_slice() {
                 [value] if is_new => {
                     Some(Correction::Add(field.name.to_owned(), (*value).to_owned()))
                 }
                 _ => None,
             };
-            self.correcting(add, |checker| checker.missing(fields, field.name, message));
+            self.correcting(add, |checker| checker.report_missing(field.name, message));
         }
     }
 
-    /// Reports a field that is missing, or empty.
-    pub(crate) fn missing(&mut self, fields: &Map<String, Value>, name: &str, message: String) {
-        let below = if fields.contains_key(name) { format!("/{name}") } else { String::new() };
+    /// Reports that a field of the current mapping is missing, or empty.
+    pub(crate) fn report_missing(&mut self, name: &str, message: impl Into<String>) {
+        let below = format!("/{}", pointer_token(name));
         self.report_at(Problem::MissingField, &below, message);
     }
 
@@ -322,62 +344,6 @@ impl<'a> Checker<'a> {
             let message = format!("a {of} has only one of {}", quoted(&set));
             self.report_at(Problem::InvalidValue, &format!("/{}", set[1]), message);
         }
-    }
-
-    fn unknown_field(
-        &mut self,
-        (key, value): (&str, &Value),
-        fields: &Map<String, Value>,
-        of: &'a Type,
-    ) {
-        let forms = of.forms(key);
-        let message = if forms.is_empty() {
-            let hint = self.hint(key, of);
-            format!("{} has no field `{}`{hint}", of.short_name(), shown(key))
-        } else {
-            let at = forms.iter().fold(0, |all, field| all | field.at);
-            let when = crate::kinds::when(self.table, at);
-            format!("{} has the field `{key}` {when}{}", of.short_name(), self.runs)
-        };
-        let meant = self.meant(key, of).filter(|_| forms.is_empty());
-        let rename = meant
-            .filter(|field| !fields.contains_key(field.name))
-            .filter(|field| self.would_accept(|checker| checker.field(field.name, value, field)));
-        let rename = rename.map(|field| Correction::Rename(field.name.to_owned()));
-        self.correcting(rename, |checker| {
-            checker.report_key(Problem::UnknownField, key, message);
-        });
-        if self.is_uncertain
-            && let Some(last) = self.found.last_mut()
-        {
-            last.is_uncertain = true;
-        }
-    }
-
-    /// The field that a misspelt one is meant to be, without a doubt.
-    fn meant(&self, key: &str, of: &'a Type) -> Option<&'a Field> {
-        let known = || of.fields.iter().filter(|field| field.at & self.wanted != 0);
-        let name = certain(key, known().map(|field| field.name))?;
-        known().find(|field| field.name == name)
-    }
-
-    /// Where a field may belong.
-    fn hint(&self, key: &str, of: &Type) -> String {
-        let is_known = |field: &&Field| field.at & self.wanted != 0;
-        let names = of.fields.iter().filter(is_known).map(|field| field.name);
-        if let Some(near) = closest(key, names) {
-            return format!("; did you mean `{near}`?");
-        }
-        for field in of.fields.iter().filter(is_known) {
-            let inner = field.shape.inner_type().and_then(|of| self.table.types.get(of));
-            if inner.is_some_and(|inner| inner.field(key, self.wanted).is_some()) {
-                return format!("; it belongs in `{}`", field.name);
-            }
-        }
-        let parents = self.parents.iter().rev().skip(1);
-        let mut parents = parents.filter_map(|of| self.table.types.get(*of));
-        let owner = parents.find(|one| one.field(key, self.wanted).is_some());
-        owner.map_or_else(String::new, |one| format!("; it belongs in {}", one.short_name()))
     }
 
     fn scalar(&mut self, value: &Value, shape: &Shape, rules: &FieldRules) {
@@ -411,17 +377,32 @@ impl<'a> Checker<'a> {
     }
 
     fn wrong_type(&mut self, value: &Value, shape: &Shape) {
-        let expected = expected(shape);
-        let found = match value {
-            Value::String(text) => self.value_text(text),
-            Value::Number(_) | Value::Bool(_) if self.is_secret => "the value".to_owned(),
-            other => described(other),
+        let not = match value {
+            // The type says nothing, and the text must not be in messages.
+            Value::String(_) if self.is_secret && is_written_as_text(shape) => String::new(),
+            other if self.is_secret => format!(", not {}", type_of(other)),
+            Value::String(text) if is_written_as_text(shape) => format!(", not {:?}", shown(text)),
+            other => format!(", not {}", described(other)),
         };
-        let quote = quote_hint(value, *shape == Shape::String);
-        let message = format!("`{}` must be {expected}, not {found}{quote}", self.name());
-        let is_unquoted = is_unquoted(value, *shape == Shape::String);
-        let quote = is_unquoted.then_some(Correction::Quote);
+        let of = of_quotes(shape);
+        let hint = match shape {
+            Shape::Bytes => self.plain_text_hint(),
+            _ => quotes_hint(value, of),
+        };
+        let message = format!("{} must be {}{not}{hint}", self.name(), expected(shape));
+        let quote = is_unquoted(value, of).then_some(Correction::Quote);
         self.correcting(quote, |checker| checker.report(Problem::WrongType, message));
+    }
+
+    /// Where the text belongs that is not base64.
+    fn plain_text_hint(&self) -> &'static str {
+        if self.is_in("core.v1.Secret") {
+            "; put plain text under `stringData`"
+        } else if self.is_in("core.v1.ConfigMap") {
+            "; put plain text under `data`"
+        } else {
+            ""
+        }
     }
 
     fn text(&mut self, text: &str, rules: &FieldRules) {
@@ -430,18 +411,20 @@ impl<'a> Checker<'a> {
             return;
         }
         if !rules.values.is_empty() && !rules.values.contains(&text) {
-            let near = closest(text, rules.values.iter().copied());
-            let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
-            let all = rules.values.join(", ");
-            let message = format!(
-                "`{}` is {}, and must be one of {all}{hint}",
-                self.name(),
-                self.value_text(text)
-            );
+            let (name, all) = (self.name(), rules.values.join(", "));
+            let near = did_you_mean(text, rules.values.iter().copied());
+            let message = match self.is_secret {
+                true => format!("{name} must be one of {all}"),
+                false => format!("{name} is {:?}, and must be one of {all}{near}", shown(text)),
+            };
             self.report(Problem::InvalidValue, message);
         }
         if let Some(why) = rules.format.and_then(|format| format.problem(text)) {
-            let message = format!("`{}` is {}, which {why}", self.name(), self.value_text(text));
+            let name = self.name();
+            let message = match self.is_secret {
+                true => format!("the value of {name} {why}"),
+                false => format!("{name} is {:?}, which {why}", shown(text)),
+            };
             self.report(Problem::InvalidValue, message);
         }
     }
@@ -449,32 +432,32 @@ impl<'a> Checker<'a> {
     fn integer(&mut self, number: &Number, bounds: (i64, i64), rules: &FieldRules) {
         let whole = number.as_i64().or_else(|| whole(number));
         let Some(whole) = whole.filter(|whole| (bounds.0..=bounds.1).contains(whole)) else {
-            let bits = if bounds.1 == i64::MAX { 64 } else { 32 };
-            let message =
-                format!("`{}` must be a whole number of {bits} bits, not {number}", self.name());
+            let is_fraction = number.as_f64().is_some_and(|number| number.fract() != 0.0);
+            let range = match is_fraction {
+                true => String::new(),
+                false => format!(" between {} and {}", bounds.0, bounds.1),
+            };
+            let message = format!("{} must be a whole number{range}, not {number}", self.name());
             return self.report(Problem::WrongType, message);
         };
         let Some((least, most)) = rules.range else { return };
         if !(least..=most).contains(&whole) {
-            let message =
-                format!("`{}` is {whole}, and must be {}", self.name(), range_text(least, most));
+            let range = range_text(least, most);
+            let message = format!("{} is {whole}, and must be {range}", self.name());
             self.report(Problem::InvalidValue, message);
         }
     }
 
     fn quantity(&mut self, text: &str, rules: &FieldRules) {
         let Some(value) = scalars::quantity_value(text) else {
-            let what = self.value_text(text);
-            let message =
-                format!("`{}` must be a quantity, such as 500m or 1Gi, not {what}", self.name());
-            return self.report(Problem::WrongType, message);
+            return self.wrong_type(&Value::from(text), &Shape::Quantity);
         };
         let wanted = match rules.format {
             Some(Format::Positive) if value <= 0.0 => "positive",
             Some(Format::Quantity) if value < 0.0 => "zero or positive",
             _ => return,
         };
-        let message = format!("`{}` is {}, and must be {wanted}", self.name(), shown(text));
+        let message = format!("{} is {}, and must be {wanted}", self.name(), shown(text));
         self.report(Problem::InvalidValue, message);
     }
 }
@@ -510,6 +493,25 @@ fn is_unset(value: &Value) -> bool {
 fn quoted(names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     names.join(", ")
+}
+
+/// Whether values of a shape are texts of a form of their own.
+fn is_written_as_text(shape: &Shape) -> bool {
+    matches!(
+        shape,
+        Shape::Bytes | Shape::Time | Shape::MicroTime | Shape::Duration | Shape::Quantity
+    )
+}
+
+/// What quotes can make of a value of a shape.
+fn of_quotes(shape: &Shape) -> Expected {
+    match shape {
+        Shape::String => Expected::Text,
+        Shape::Int32 | Shape::Int64 => Expected::Whole,
+        Shape::Double => Expected::Number,
+        Shape::Boolean => Expected::Boolean,
+        _ => Expected::Other,
+    }
 }
 
 fn range_text(least: i64, most: i64) -> String {

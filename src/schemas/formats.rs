@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use gitwork_api::count::count;
 use gitwork_api::names::{check_label, check_label_value, check_qualified_name, check_subdomain};
 
 /// A format of a text.
@@ -408,7 +409,7 @@ fn cron_problem(text: &str) -> Option<String> {
     }
     let fields: Vec<&str> = text.split_whitespace().collect();
     if fields.len() != 5 {
-        return Some(format!("has {} fields; a cron schedule has 5", fields.len()));
+        return Some(format!("has {}; a cron schedule has 5", count(fields.len(), "field")));
     }
     let bounds = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 6)];
     let names = [

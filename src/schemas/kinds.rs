@@ -5,7 +5,7 @@ mod removed;
 use serde_json::Value;
 
 use crate::finding::{Problem, shown};
-use crate::suggest::{closest, did_you_mean};
+use crate::suggest::did_you_mean;
 use crate::table::{Kind, Minors, Table, table};
 use crate::version::KubernetesVersion;
 use removed::Removed;
@@ -35,23 +35,37 @@ impl Cluster {
 
     /// ` (edge-7 runs 1.31)`, or nothing.
     pub(crate) fn runs(&self) -> String {
-        match (self.version, self.name.as_str()) {
-            (None, _) => String::new(),
-            (Some(version), "") => format!(" (the cluster runs {version})"),
-            (Some(version), name) => format!(" ({name} runs {version})"),
-        }
+        let Some(version) = self.version else { return String::new() };
+        let name = if self.name.is_empty() { "the cluster" } else { &self.name };
+        let unknown = match self.is_uncertain(table()) {
+            true => ", which gitwork does not know",
+            false => "",
+        };
+        format!(" ({name} runs {version}{unknown})")
+    }
+
+    /// As [`Self::runs`], if the cluster runs a minor that the table does not have.
+    fn runs_unknown(&self) -> String {
+        if self.is_uncertain(table()) { self.runs() } else { String::new() }
     }
 }
 
 /// What is known of a kind.
 pub(crate) enum Lookup<'a> {
     /// A built-in kind, and what speaks against its version.
-    BuiltIn(&'a Kind, Option<(Problem, String)>),
+    BuiltIn(&'a Kind, Option<Deprecation>),
     /// A kind of a group that is not built in.
     Custom,
     /// There is no such kind: the problem, whether it is about `kind` rather than `apiVersion`, and
     /// the message.
     None(Problem, bool, String),
+}
+
+/// Why another kind or version should be used.
+pub(crate) struct Deprecation {
+    pub(crate) message: String,
+    /// What to do, where another version of the kind is no answer.
+    pub(crate) help: Option<&'static str>,
 }
 
 /// Whether Kubernetes itself has an API group. Its kinds are not custom kinds.
@@ -80,7 +94,7 @@ pub(crate) fn lookup(api_version: &str, kind: &str, cluster: &Cluster) -> Lookup
     let (group, version) = group_version(api_version);
     let wanted = cluster.minors(table);
     if !is_built_in_group(group) {
-        return foreign_group(table, group, version, kind);
+        return foreign_group(table, (group, version), kind, cluster);
     }
     let of_kind = || table.kinds.iter().filter(|one| one.group == group && one.kind == kind);
     let found = of_kind().find(|one| one.version == version);
@@ -92,18 +106,25 @@ pub(crate) fn lookup(api_version: &str, kind: &str, cluster: &Cluster) -> Lookup
     });
     match found {
         Some(found) if found.at & wanted != 0 => {
-            let leaves = leaves_in(table, found.at).filter(|_| !use_other.is_empty());
-            let deprecated = leaves.map(|(last, until)| {
+            let gone = gone_in(table, found.at).filter(|_| !use_other.is_empty());
+            let deprecated = gone.map(|minor| {
+                // Without a version, nobody knows whether that is in the future.
+                let verb = if cluster.version.is_some() { "will be" } else { "is" };
+                let runs = cluster.runs();
                 let message =
-                    format!("{api_version} {kind} {last} {until}{use_other}{}", cluster.runs());
-                (Problem::DeprecatedVersion, message)
+                    format!("{api_version} {kind} {verb} removed in {minor}{runs}{use_other}");
+                Deprecation { message, help: None }
             });
             Lookup::BuiltIn(found, deprecated.or_else(|| removed::deprecated(found)))
         }
         Some(found) => {
-            let when = when(table, found.at);
-            let runs = cluster.runs();
-            let message = format!("{api_version} {kind} exists {when}{runs}{use_other}");
+            // The bits are in the order of the minors.
+            let gone = gone_in(table, found.at).filter(|_| wanted > found.at);
+            let what = match gone {
+                Some(minor) => format!("was removed in {minor}"),
+                None => format!("exists {}", when(table, found.at)),
+            };
+            let message = format!("{api_version} {kind} {what}{}{use_other}", cluster.runs());
             Lookup::None(Problem::RemovedVersion, false, message)
         }
         None => match Removed::find(group, version, kind) {
@@ -111,16 +132,15 @@ pub(crate) fn lookup(api_version: &str, kind: &str, cluster: &Cluster) -> Lookup
                 let message = removed.message(api_version, kind, &cluster.runs());
                 Lookup::None(Problem::RemovedVersion, false, message)
             }
-            None => no_such_kind(table, api_version, kind, wanted),
+            None => no_such_kind(table, api_version, kind, cluster),
         },
     }
 }
 
 /// The first minor that lacks a kind that earlier ones have.
-fn leaves_in(table: &Table, at: Minors) -> Option<(&'static str, String)> {
+fn gone_in(table: &Table, at: Minors) -> Option<KubernetesVersion> {
     let last = (0..table.minors.len()).rev().find(|bit| at & (1 << bit) != 0)?;
-    let gone = table.minors.get(last + 1)?;
-    Some(("is removed in", gone.to_string()))
+    table.minors.get(last + 1).copied()
 }
 
 /// In which minors something exists; reads after "exists ".
@@ -145,35 +165,41 @@ fn no_such_kind(
     table: &'static Table,
     api_version: &str,
     kind: &str,
-    wanted: Minors,
+    cluster: &Cluster,
 ) -> Lookup<'static> {
     let (group, version) = group_version(api_version);
+    let (wanted, runs) = (cluster.minors(table), cluster.runs_unknown());
     let (shown_version, shown_kind) = (shown(api_version), shown(kind));
     let exists = || table.kinds.iter().filter(|one| one.at & wanted != 0);
     // The stable version comes first.
     if let Some(one) = exists().find(|one| one.group == group && one.kind == kind) {
         let right = api_version_of(one.group, one.version);
-        let message = format!("{shown_version} has no kind {shown_kind}; use {right}");
+        let message = format!("{shown_version} has no kind {shown_kind}{runs}; use {right}");
         return Lookup::None(Problem::UnknownKind, false, message);
     }
     let of_version = || exists().filter(|one| one.group == group && one.version == version);
-    if let Some(near) = closest(kind, of_version().map(|one| one.kind)) {
-        let message =
-            format!("no such kind {shown_kind:?} in {shown_version}; did you mean {near}?");
+    let near = did_you_mean(kind, of_version().map(|one| one.kind));
+    if !near.is_empty() {
+        let message = format!("no such kind {shown_kind:?} in {shown_version}{runs}{near}");
         return Lookup::None(Problem::UnknownKind, true, message);
     }
     if let Some(one) = exists().find(|one| one.kind == kind) {
         let right = api_version_of(one.group, one.version);
-        let message = format!("{shown_version} has no kind {shown_kind}; it is in {right}");
+        let message = format!("{shown_version} has no kind {shown_kind}{runs}; it is in {right}");
         return Lookup::None(Problem::UnknownKind, false, message);
     }
     let near = did_you_mean(kind, exists().map(|one| one.kind));
-    let message = format!("no such kind {shown_kind:?} in {shown_version}{near}");
+    let message = format!("no such kind {shown_kind:?} in {shown_version}{runs}{near}");
     Lookup::None(Problem::UnknownKind, true, message)
 }
 
 /// A group that is not built in: custom, unless only a slip can explain it.
-fn foreign_group(table: &'static Table, group: &str, version: &str, kind: &str) -> Lookup<'static> {
+fn foreign_group(
+    table: &'static Table,
+    (group, version): (&str, &str),
+    kind: &str,
+    cluster: &Cluster,
+) -> Lookup<'static> {
     let mut with_kind = table.kinds.iter().filter(|one| one.kind == kind);
     let is_near =
         |one: &&Kind| strsim::damerau_levenshtein(one.group, group) <= 2 && !one.group.is_empty();
@@ -184,10 +210,11 @@ fn foreign_group(table: &'static Table, group: &str, version: &str, kind: &str) 
     }
     let right = near.or_else(|| with_kind.next());
     let hint = match right {
-        Some(one) => format!("; did you mean {}?", api_version_of(one.group, one.version)),
+        Some(one) => format!("; did you mean {:?}?", api_version_of(one.group, one.version)),
         None => did_you_mean(group, table.kinds.iter().map(|one| one.group)),
     };
     let api_version = api_version_of(group, version);
-    let message = format!("no such API group in {:?}{hint}", shown(&api_version));
+    let (shown, runs) = (shown(&api_version), cluster.runs_unknown());
+    let message = format!("no such API group in {shown:?}{runs}{hint}");
     Lookup::None(Problem::UnknownKind, false, message)
 }

@@ -33,6 +33,7 @@ mod semantics;
 mod shape;
 mod suggest;
 mod table;
+mod unknown_fields;
 mod version;
 
 pub use crd::CrdSchemas;

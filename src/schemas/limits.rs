@@ -13,6 +13,13 @@ pub const TEXT_CHARS_MAX: usize = 60;
 /// `anyOf` multiplies them.
 pub const STEPS_MAX: usize = 400_000;
 
+/// Levels below an unknown field in which the field is looked for. `containers` of a CronJob are
+/// four levels below its spec.
+pub const SEARCH_DEPTH_MAX: usize = 4;
+
+/// Types of fields that are looked at for all unknown fields of one object.
+pub const SEARCH_STEPS_MAX: usize = 500;
+
 /// Characters of a pattern in a CRD, as regular expressions take memory to compile.
 pub const PATTERN_CHARS_MAX: usize = 4_096;
 

@@ -32,9 +32,13 @@ pub(crate) fn check(checker: &mut Checker<'_>, metadata: &Map<String, Value>, of
     check_owners(checker, metadata);
     check_finalizers(checker, metadata, of.finalizers_have_prefix);
     if !is_missing(metadata.get("resourceVersion")) {
-        let message = "`metadata.resourceVersion` is of one state of one cluster; an object with \
-                       it cannot be created";
-        checker.report_key(Problem::InvalidMetadata, "resourceVersion", message);
+        let message = "remove `metadata.resourceVersion`: the API server refuses to create an \
+                       object that has it";
+        let help = "Remove the field. It is of one state of an object on one cluster.";
+        checker.changing_last(
+            |checker| checker.report_key(Problem::InvalidMetadata, "resourceVersion", message),
+            |last| last.help = Some(help),
+        );
     }
     for name in SERVER_FIELDS.iter().filter(|name| !is_missing(metadata.get(**name))) {
         let message = format!("the API server sets `metadata.{name}` and ignores the one in Git");
@@ -53,10 +57,10 @@ fn check_labels(checker: &mut Checker<'_>, metadata: &Map<String, Value>) {
             let value = value.as_str().unwrap_or_default();
             if check_label_value(value).is_some() {
                 let message = format!(
-                    "the label {:?} has the value {:?}: at most 63 letters, digits, '-', '_' or \
-                     '.', with a letter or digit at both ends",
-                    shown(key),
-                    shown(value)
+                    "the value {:?} of the label {:?} must be at most 63 letters, digits, '-', \
+                     '_' or '.', with a letter or digit at both ends",
+                    shown(value),
+                    shown(key)
                 );
                 let below = format!("/{}", pointer_token(key));
                 checker.report_at(Problem::InvalidMetadata, &below, message);

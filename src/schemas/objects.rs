@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::checker::Checker;
 use crate::crd::CrdSchemas;
 use crate::finding::{Finding, Problem, shown};
-use crate::kinds::{Cluster, Lookup, group_version, lookup, names};
+use crate::kinds::{Cluster, Deprecation, Lookup, group_version, lookup, names};
 use crate::metadata::{self, MetadataRules};
 use crate::names as object_names;
 use crate::rules::FieldRules;
@@ -23,8 +23,12 @@ pub fn check(object: &Value, cluster: &Cluster) -> Vec<Finding> {
     checker.runs = cluster.runs();
     match lookup(api_version, kind, cluster) {
         Lookup::BuiltIn(kind, deprecated) => {
-            if let Some((problem, message)) = deprecated {
-                checker.report_at(problem, "/apiVersion", message);
+            if let Some(Deprecation { message, help }) = deprecated {
+                let problem = Problem::DeprecatedVersion;
+                checker.changing_last(
+                    |checker| checker.report_at(problem, "/apiVersion", message),
+                    |last| last.help = help,
+                );
             }
             built_in(&mut checker, kind, object, cluster);
         }

@@ -153,7 +153,7 @@ fn claim(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
     let storage = resources.and_then(|one| one.get("requests")).and_then(|one| one.get("storage"));
     if storage.is_none() {
         let message = "a PersistentVolumeClaim needs `resources.requests.storage`";
-        checker.report(Problem::MissingField, message);
+        checker.report_at(Problem::MissingField, "/resources/requests/storage", message);
     }
 }
 
@@ -203,7 +203,7 @@ fn policy_rule(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
             "apiGroups" => "a rule for resources needs `apiGroups`; [\"\"] is the core group",
             _ => "a rule for resources needs `resources`",
         };
-        checker.report(Problem::MissingField, message);
+        checker.report_missing(name, message);
     }
 }
 
@@ -219,7 +219,7 @@ fn subject(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
     let needs_namespace = is_account && checker.is_in("rbac.v1.ClusterRoleBinding");
     if needs_namespace && text(fields, "namespace").is_empty() {
         let message = "a ServiceAccount as a subject needs `namespace`";
-        checker.report(Problem::MissingField, message);
+        checker.report_missing("namespace", message);
     }
     let wanted = if is_account { "" } else { "rbac.authorization.k8s.io" };
     if !group.is_empty() && group != wanted {
@@ -250,7 +250,7 @@ fn metric(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
     };
     let has = |name: &str| fields.get(name).is_some_and(|one| !one.is_null());
     if !has(field) {
-        checker.report(Problem::MissingField, format!("a metric of type {of} needs `{field}`"));
+        checker.report_missing(field, format!("a metric of type {of} needs `{field}`"));
     }
     for other in others.iter().filter(|other| has(other)) {
         let message = format!("a metric of type {of} has no `{other}`");
@@ -317,7 +317,9 @@ fn secret(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
     };
     for key in needed.iter().filter(|key| !has(key)) {
         let message = format!("a Secret of type {of} needs the key {key:?}");
-        checker.report(Problem::MissingField, message);
+        let data = if fields.contains_key("stringData") { "stringData" } else { "data" };
+        let below = format!("/{data}/{}", pointer_token(key));
+        checker.report_at(Problem::MissingField, &below, message);
     }
     for key in needed.iter().filter(|key| key.starts_with(".docker")) {
         docker_config(checker, fields, key);

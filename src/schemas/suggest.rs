@@ -41,9 +41,14 @@ pub fn certain<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> Option<&
     }
 }
 
-/// `; did you mean X?`, or nothing.
-pub(crate) fn did_you_mean<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> String {
+/// ``; did you mean `FIELD`?``, or nothing.
+pub(crate) fn did_you_mean_field<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> String {
     closest(text, known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
+}
+
+/// `; did you mean "VALUE"?`, or nothing.
+pub(crate) fn did_you_mean<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> String {
+    closest(text, known).map_or_else(String::new, |near| format!("; did you mean {near:?}?"))
 }
 
 #[cfg(test)]

@@ -65,12 +65,36 @@ fn fields_and_types_of_a_workload() {
         (
             "/spec/containers".to_owned(),
             json!([]),
-            "/spec/containers: DeploymentSpec has no field `containers`",
+            "/spec/containers: DeploymentSpec has no field `containers`; it belongs in \
+             `template.spec`",
         ),
         (
             "/spec/replicas".to_owned(),
             json!("2"),
-            "/spec/replicas: `replicas` must be a whole number, not \"2\"",
+            "/spec/replicas: `replicas` must be a whole number, not the text \"2\"; remove the \
+             quotes",
+        ),
+        (
+            "/spec/replicas".to_owned(),
+            json!("two"),
+            "/spec/replicas: `replicas` must be a whole number, not the text \"two\"",
+        ),
+        (
+            "/spec/replicas".to_owned(),
+            json!(5_000_000_000_i64),
+            "/spec/replicas: `replicas` must be a whole number between -2147483648 and \
+             2147483647, not 5000000000",
+        ),
+        (
+            "/spec/replicas".to_owned(),
+            json!(1.5),
+            "/spec/replicas: `replicas` must be a whole number, not 1.5",
+        ),
+        (
+            "/spec/paused".to_owned(),
+            json!("true"),
+            "/spec/paused: `paused` must be true or false, not the text \"true\"; remove the \
+             quotes",
         ),
         (
             at("env"),
@@ -82,7 +106,7 @@ fn fields_and_types_of_a_workload() {
             at("ports"),
             json!([{"containerPort": "80"}]),
             "/spec/template/spec/containers/0/ports/0/containerPort: `containerPort` must be a \
-             whole number, not \"80\"",
+             whole number, not the text \"80\"; remove the quotes",
         ),
         (
             at("ports"),
@@ -103,7 +127,8 @@ fn values_and_references_of_a_workload() {
             at("imagePullPolicy"),
             json!("always"),
             "/spec/template/spec/containers/0/imagePullPolicy: `imagePullPolicy` is \"always\", \
-             and must be one of Always, Never, IfNotPresent; did you mean Always?",
+             and must be one of Always, Never, IfNotPresent; did you mean \
+             \"Always\"?",
         ),
         (
             at("resources"),
@@ -115,7 +140,7 @@ fn values_and_references_of_a_workload() {
             at("volumeMounts"),
             json!([{"name": "dat", "mountPath": "/data"}]),
             "/spec/template/spec/containers/0/volumeMounts/0/name: the pod has no volume \"dat\"; \
-             did you mean `data`?",
+             did you mean \"data\"?",
         ),
         (
             "/spec/selector".to_owned(),
@@ -147,7 +172,7 @@ fn claims_of_a_stateful_set_can_be_mounted() {
         assert_eq!(object(mounted), Vec::<String>::new());
     }
     let expected = format!(
-        "{CONTAINER}/volumeMounts/0/name: the pod has no volume \"clam\"; did you mean `claim`?"
+        "{CONTAINER}/volumeMounts/0/name: the pod has no volume \"clam\"; did you mean \"claim\"?"
     );
     assert_eq!(object("clam"), [expected]);
 }
@@ -201,16 +226,153 @@ fn rare_values_that_api_servers_accept() {
 }
 
 #[test]
-fn missing_fields_are_named_at_their_parent() {
-    let claim = json!({
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "a"},
-        "spec": {"accessModes": ["ReadWriteOnce"]},
-    });
-    let expected = "/spec: a PersistentVolumeClaim needs `resources.requests.storage`";
-    assert_eq!(found(&claim), [expected]);
+fn missing_fields_are_where_they_would_be_and_empty_ones_are_said_to_be_empty() {
+    let claim = |spec: Value| {
+        let metadata = json!({"name": "a"});
+        let kind = "PersistentVolumeClaim";
+        found(&json!({"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": spec}))
+    };
+    let size = json!({"requests": {"storage": "1Gi"}});
+    let needed = "/spec/resources/requests/storage: a PersistentVolumeClaim needs \
+                  `resources.requests.storage`";
+    assert_eq!(claim(json!({"accessModes": ["ReadWriteOnce"]})), [needed]);
+    let missing = "/spec/accessModes: the required field `accessModes` is missing";
+    assert_eq!(claim(json!({"resources": size})), [missing]);
+    for empty in [json!([]), json!(null)] {
+        let spec = json!({"resources": size, "accessModes": empty});
+        let expected = "/spec/accessModes: the required field `accessModes` is empty";
+        assert_eq!(claim(spec), [expected]);
+    }
     let without_image = deployment("/spec/template/spec/containers", json!([{"name": "web"}]));
-    let expected = format!("{CONTAINER}: the required field `image` is missing");
+    let expected = format!("{CONTAINER}/image: the required field `image` is missing");
     assert_eq!(found(&without_image), [expected]);
+}
+
+#[test]
+fn keys_that_are_numbers_are_named_and_indexes_are_not() {
+    let object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "finalizers": [7]},
+        "data": {"80": 8080}, "binaryData": {"80": "x"},
+    });
+    let expected = [
+        "/binaryData/80: `80` must be base64, not \"x\"; put plain text under `data`",
+        "/data/80: `80` must be text, not the number 8080; quote it",
+        "/metadata/finalizers/0: `finalizers` must be text, not the number 7; quote it",
+        "/binaryData/80: the key \"80\" is in `data` and in `binaryData`",
+    ];
+    let messages = found(&object);
+    for one in expected {
+        assert!(messages.contains(&one.to_owned()), "{one}: {messages:#?}");
+    }
+}
+
+#[test]
+fn lists_with_one_item_and_schedules_with_one_field() {
+    let metadata = json!({"name": "a"});
+    let object = json!({
+        "apiVersion": "batch/v1", "kind": "CronJob", "metadata": metadata,
+        "spec": {"schedule": "daily", "jobTemplate": {"spec": {"template": {"spec": {
+            "restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}],
+        }}}}},
+    });
+    let expected = "/spec/schedule: `schedule` is \"daily\", which has 1 field; a cron schedule \
+                    has 5";
+    assert_eq!(found(&object), [expected]);
+    for (length, bounds, expected) in [
+        (1, (2, 3), Some("has 1 item; at least 2 are needed")),
+        (0, (1, 3), Some("has 0 items; at least 1 is needed")),
+        (2, (0, 1), Some("has 2 items; at most 1 is allowed")),
+        (2, (2, 2), None),
+    ] {
+        assert_eq!(finding::length_problem(length, bounds, "item").as_deref(), expected);
+    }
+}
+
+/// The advice for a field that the type does not have.
+fn advice(object: &Value, cluster: &Cluster) -> String {
+    let found = check(object, cluster);
+    let unknown = found.into_iter().find(|one| one.problem == Problem::UnknownField);
+    let message = unknown.map(|one| one.message).unwrap_or_default();
+    message.split_once('`').unwrap().1.split_once('`').unwrap().1.to_owned()
+}
+
+#[test]
+fn misplaced_fields_are_looked_for_near_their_place() {
+    let any = Cluster::default();
+    let of_cron_job = |name: &str| {
+        json!({
+            "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "a"},
+            "spec": {"schedule": "@daily", name: []},
+        })
+    };
+    for (object, expected) in [
+        (deployment("/replicas", json!(2)), "; it belongs in `spec`"),
+        (deployment("/spec/containers", json!([])), "; it belongs in `template.spec`"),
+        (deployment("/containers", json!([])), "; it belongs in `spec.template.spec`"),
+        (deployment("/spec/matchLabels", json!({})), "; it belongs in `selector`"),
+        (deployment("/spec/template/replicas", json!(2)), "; it belongs in DeploymentSpec"),
+        (of_cron_job("containers"), "; it belongs in `jobTemplate.spec.template.spec`"),
+        // Several lists have containers of this type.
+        (
+            deployment("/spec/template/spec/livenessProbe", json!({})),
+            "; it may belong in `containers`",
+        ),
+        // The metadata of the pods are not those of the Deployment.
+        (deployment("/spec/generateName", json!("a-")), ""),
+        (deployment("/spec/nonsense", json!(1)), ""),
+    ] {
+        assert_eq!(advice(&object, &any), expected, "{object}");
+    }
+}
+
+/// A search costs no more for an object with many unknown fields.
+#[test]
+fn search_for_places_is_bounded() {
+    let mut object = deployment("/spec/paused", json!(false));
+    let spec = object["spec"].as_object_mut().unwrap();
+    for n in 0..100_000 {
+        spec.insert(format!("n{n}"), json!(n));
+    }
+    let table = table::table();
+    let mut checker = checker::Checker::new(table, u8::MAX, semantics::check);
+    let of = table.types.iter().position(|one| one.name == "apps.v1.DeploymentSpec").unwrap();
+    checker.value(&object["spec"], &shape::Shape::Type(of), &rules::FieldRules::default());
+    assert_eq!(checker.found.len(), limits::FINDINGS_MAX);
+    assert_eq!(checker.search_steps, limits::SEARCH_STEPS_MAX);
+    assert!(checker.found.iter().all(|one| one.message.starts_with("DeploymentSpec has no field")));
+}
+
+#[test]
+fn warnings_for_a_minor_that_gitwork_does_not_know_say_so() {
+    let edge = |version: &str| Cluster {
+        name: "edge-7".into(),
+        version: KubernetesVersion::parse(version),
+    };
+    let why = " (edge-7 runs 1.99, which gitwork does not know)";
+    let object = deployment("/spec/containers", json!([]));
+    let expected = format!("{why}; it belongs in `template.spec`");
+    assert_eq!(advice(&object, &edge("1.99")), expected);
+    assert_eq!(advice(&object, &edge("1.33")), "; it belongs in `template.spec`");
+    for (api_version, kind, expected) in [
+        (
+            "apps/v1",
+            "Deploymnt",
+            "no such kind \"Deploymnt\" in apps/v1{why}; did you mean \"Deployment\"?",
+        ),
+        ("v1", "Deployment", "v1 has no kind Deployment{why}; it is in apps/v1"),
+        ("apps/v3", "Deployment", "apps/v3 has no kind Deployment{why}; use apps/v1"),
+        ("fleet/v1", "Any", "no such API group in \"fleet/v1\"{why}"),
+        (
+            "batch/v1beta1",
+            "CronJob",
+            "batch/v1beta1 CronJob was removed in 1.25{why}; use batch/v1",
+        ),
+    ] {
+        let object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}});
+        let found = check(&object, &edge("1.99"));
+        assert!(found[0].is_uncertain, "{found:?}");
+        assert_eq!(found[0].message, expected.replace("{why}", why));
+    }
 }
 
 fn config_map(metadata: &Value) -> Value {
@@ -243,11 +405,32 @@ fn metadata() {
         ),
         (
             json!({"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "a"}]}),
-            &["MissingField /metadata/ownerReferences/0"],
+            &["MissingField /metadata/ownerReferences/0/uid"],
         ),
     ] {
         assert_eq!(pointers(metadata.clone()), expected, "{metadata}");
     }
+}
+
+#[test]
+fn messages_of_metadata() {
+    let messages = |metadata: Value| found(&config_map(&metadata));
+    for (metadata, expected) in [
+        (
+            json!({"labels": {"owner": "team a"}}),
+            "/metadata/labels/owner: the value \"team a\" of the label \"owner\" must be at most \
+             63 letters, digits, '-', '_' or '.', with a letter or digit at both ends",
+        ),
+        (
+            json!({"resourceVersion": "1"}),
+            "/metadata/resourceVersion: remove `metadata.resourceVersion`: the API server refuses \
+             to create an object that has it",
+        ),
+    ] {
+        assert_eq!(messages(metadata), [expected]);
+    }
+    let found = check(&config_map(&json!({"resourceVersion": "1"})), &Cluster::default());
+    assert!(found[0].help.is_some_and(|help| help.starts_with("Remove the field.")), "{found:?}");
 }
 
 #[test]
@@ -283,7 +466,7 @@ fn kinds_and_versions() {
             "apps/v1",
             "Deploymnt",
             &any,
-            "no such kind \"Deploymnt\" in apps/v1; did you mean Deployment?",
+            "no such kind \"Deploymnt\" in apps/v1; did you mean \"Deployment\"?",
         ),
         (
             "batch/v1beta1",
@@ -293,13 +476,32 @@ fn kinds_and_versions() {
         ),
         ("v1", "Deployment", &any, "v1 has no kind Deployment; it is in apps/v1"),
         ("apps/v2", "Deployment", &any, "apps/v2 has no kind Deployment; use apps/v1"),
-        ("app/v1", "Deployment", &any, "no such API group in \"app/v1\"; did you mean apps/v1?"),
+        (
+            "app/v1",
+            "Deployment",
+            &any,
+            "no such API group in \"app/v1\"; did you mean \"apps/v1\"?",
+        ),
         (
             "flowcontrol.apiserver.k8s.io/v1beta3",
             "FlowSchema",
             &edge("1.33"),
-            "flowcontrol.apiserver.k8s.io/v1beta3 FlowSchema exists until 1.31 (edge-7 runs 1.33); \
-             use flowcontrol.apiserver.k8s.io/v1",
+            "flowcontrol.apiserver.k8s.io/v1beta3 FlowSchema was removed in 1.32 (edge-7 runs \
+             1.33); use flowcontrol.apiserver.k8s.io/v1",
+        ),
+        (
+            "flowcontrol.apiserver.k8s.io/v1beta3",
+            "FlowSchema",
+            &edge("1.31"),
+            "flowcontrol.apiserver.k8s.io/v1beta3 FlowSchema will be removed in 1.32 (edge-7 runs \
+             1.31); use flowcontrol.apiserver.k8s.io/v1",
+        ),
+        (
+            "flowcontrol.apiserver.k8s.io/v1beta3",
+            "FlowSchema",
+            &any,
+            "flowcontrol.apiserver.k8s.io/v1beta3 FlowSchema is removed in 1.32; use \
+             flowcontrol.apiserver.k8s.io/v1",
         ),
         ("example.com/v1", "Anything", &any, ""),
     ] {
@@ -330,7 +532,13 @@ fn values_of_secrets_stay_out_of_messages() {
         "data": {"password": "canary!", "number": 4711}, "stringData": {"pin": 815, "yes": true},
     });
     let messages = found(&secret);
-    assert_eq!(messages.len(), 4, "{messages:?}");
+    let expected = [
+        "/data/number: `number` must be base64, not a number; put plain text under `stringData`",
+        "/data/password: `password` must be base64; put plain text under `stringData`",
+        "/stringData/pin: `pin` must be text, not a number; quote it",
+        "/stringData/yes: `yes` must be text, not a boolean; quote it",
+    ];
+    assert_eq!(messages, expected);
     let all = messages.join("\n");
     assert!(!["canary", "4711", "815", "true"].iter().any(|one| all.contains(one)), "{all}");
 }
@@ -351,12 +559,14 @@ fn crd() -> Value {
                         "required": ["schedule", "keep"],
                         "properties": {
                             "schedule": {"type": "string", "pattern": "^@[a-z]+$"},
-                            "keep": {"type": "integer", "minimum": 1, "default": 3},
+                            "keep": {
+                                "type": "integer", "format": "int32", "minimum": 1, "default": 3,
+                            },
                             "target": {"type": "string", "enum": ["disk", "s3"]},
                             "port": {"x-kubernetes-int-or-string": true},
                             "note": {"type": "string", "nullable": true},
                             "tags": {
-                                "type": "array", "items": {"type": "string"},
+                                "type": "array", "items": {"type": "string"}, "minItems": 1,
                                 "x-kubernetes-list-type": "set",
                             },
                             "any": {
@@ -417,41 +627,54 @@ fn custom_objects_against_their_crd() {
         (
             "schedul",
             json!(""),
-            "/spec/schedul: there is no field `schedul`; did you mean `schedule`?",
+            "/spec/schedul: `spec` has no field `schedul`; did you mean `schedule`?",
         ),
         (
             "schedule",
             json!("daily"),
-            "/spec/schedule: \"daily\" does not match the pattern ^@[a-z]+$",
+            "/spec/schedule: `schedule` is \"daily\", which does not match the pattern ^@[a-z]+$",
         ),
         (
             "schedule",
             json!(1),
-            "/spec/schedule: the value must be text, not the number 1; quote it",
+            "/spec/schedule: `schedule` must be text, not the number 1; quote it",
         ),
-        ("keep", json!(0), "/spec/keep: 0 must be at least 1"),
+        ("keep", json!(0), "/spec/keep: `keep` is 0, and must be at least 1"),
+        (
+            "keep",
+            json!(5_000_000_000_i64),
+            "/spec/keep: `keep` is 5000000000, and must be between -2147483648 and 2147483647",
+        ),
+        (
+            "keep",
+            json!("3"),
+            "/spec/keep: `keep` must be a whole number, not the text \"3\"; remove the quotes",
+        ),
         (
             "target",
             json!("dsk"),
-            "/spec/target: \"dsk\" must be one of disk, s3; did you mean `disk`?",
+            "/spec/target: `target` is \"dsk\", and must be one of disk, s3; did you mean \"disk\"?",
         ),
-        ("tags", json!(["a", "a"]), "/spec/tags/1: the list has this item twice"),
+        ("tags", json!(["a", "a"]), "/spec/tags/1: `tags` has this item twice"),
+        ("tags", json!([]), "/spec/tags: `tags` has 0 items; at least 1 is needed"),
+        ("tags", json!([1]), "/spec/tags/0: `tags` must be text, not the number 1; quote it"),
         (
             "any",
             json!({"known": 1}),
-            "/spec/any/known: the value must be true or false, not the number 1",
+            "/spec/any/known: `known` must be true or false, not the number 1",
         ),
         (
             "template",
             json!({"kind": "Pod"}),
-            "/spec/template: an embedded object needs `apiVersion`",
+            "/spec/template/apiVersion: `template` is an object of its own, which needs \
+             `apiVersion`",
         ),
         (
             "either",
             json!({"a": "x", "b": "x"}),
-            "/spec/either: the value fits 2 of the forms of `oneOf`; it must fit one",
+            "/spec/either: `either` fits 2 of the forms of `oneOf`; it must fit one",
         ),
-        ("schedule", json!(null), "/spec/schedule: the value must not be null; remove the field"),
+        ("schedule", json!(null), "/spec/schedule: `schedule` must not be null; remove the field"),
     ] {
         assert_eq!(with(name, value).as_deref(), Some(expected));
     }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gitwork_core::config::tenancy::{Tenancy, TenantRule};
-use gitwork_core::config::{AdoptionPolicy, Budgets};
+use gitwork_core::config::{AdoptionPolicy, Budgets, SchemaPolicy};
 use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::{ClusterName, ObjectId, RepoPath, WorkKey};
 use gitwork_core::model::snapshot::Snapshot;
@@ -26,6 +26,7 @@ use gitwork_core::plan::moves::MovingWorks;
 use gitwork_core::plan::observed::{Observed, ObservedWork, WorkContent};
 use gitwork_core::plan::{self, LastKnownStates, Plan, PlanPolicy, Remarks, removed_candidates};
 use gitwork_core::render::desired::{Desired, UncertainMembers};
+use gitwork_core::render::object_checks::{KubernetesVersion, SchemaChecks};
 use gitwork_core::render::renderer::Renderer;
 use gitwork_core::text::diagnostics;
 use gitwork_core::text::style::ColorMode;
@@ -81,6 +82,11 @@ struct CaseFile {
     adopt: AdoptionPolicy,
     #[serde(default)]
     allow_delete_all: bool,
+    /// How objects are checked, unless `gitwork.yaml` says otherwise: `error` as in `validate`,
+    /// `warn` as in the daemon. Without it, they are not checked.
+    schema_problems: Option<SchemaPolicy>,
+    /// `--kubernetes-version`.
+    kubernetes_version: Option<String>,
 }
 
 struct Case {
@@ -198,6 +204,16 @@ impl Case {
         Some(Arc::new(facts.unwrap_or_else(|why| panic!("{}: {why}", self.folder.display()))))
     }
 
+    fn schema_checks(&self) -> SchemaChecks {
+        let CaseFile { schema_problems, kubernetes_version, .. } = &self.file;
+        let version = |text: &String| KubernetesVersion::parse(text).unwrap();
+        SchemaChecks {
+            default: *schema_problems,
+            kubernetes_version: kubernetes_version.as_ref().map(version),
+            ..SchemaChecks::default()
+        }
+    }
+
     fn policy(&self) -> PlanPolicy {
         PlanPolicy {
             adoption: self.file.adopt,
@@ -212,7 +228,9 @@ impl Case {
         let render = |root: ObjectId, objects: &MemoryObjects| {
             let tenancy: Tenancy = self.file.policy.clone().into();
             let snapshot = Snapshot { commit: None, root, objects };
-            let mut renderer = Renderer::new(source()).with_tenancy(tenancy);
+            let mut renderer = Renderer::new(source())
+                .with_tenancy(tenancy)
+                .with_schema_checks(self.schema_checks());
             renderer.set_facts(self.facts());
             renderer.render(&snapshot).unwrap()
         };

@@ -14,7 +14,7 @@ use gitwork_core::model::snapshot::Snapshot;
 use gitwork_core::render::object_checks::SchemaChecks;
 use gitwork_core::render::renderer::Renderer;
 use gitwork_core::text::diagnostics::write_one;
-use gitwork_core::text::style::ColorMode;
+use gitwork_core::text::style::{ColorMode, count};
 
 use crate::memory_repository::{File, MemoryObjects, source};
 
@@ -179,7 +179,15 @@ fn schema_examples() -> Vec<(Code, Files)> {
         (Code::InvalidMetadata, metadata("  labels: {owner: team a}\n")),
         (Code::UnknownKind, job("batch/v1", "CronJb", "")),
         (Code::RemovedVersion, job("batch/v1beta1", "CronJob", "")),
-        (Code::DeprecatedVersion, job("v1", "Endpoints", "")),
+        (Code::DeprecatedVersion, {
+            let flow = "apiVersion: flowcontrol.apiserver.k8s.io/v1beta3\nkind: FlowSchema\n\
+                        metadata:\n  name: web\nspec: {priorityLevelConfiguration: {name: exempt}}\n";
+            let version = "kubernetesVersion: \"1.31\"\n";
+            tree([
+                ("clusters/edge-1/cluster.yaml", version),
+                ("clusters/edge-1/web/web.yaml", flow),
+            ])
+        }),
         (Code::ServerField, metadata("  uid: 4b2e7d7c\n")),
     ]
 }
@@ -475,7 +483,7 @@ fn entry(page: &mut String, code: Code) {
         writeln!(page, "`{path}`\n\n```yaml\n{}```\n", shown(file)).unwrap();
     }
     if let Some(more) = files.len().checked_sub(SHOWN_FILES_MAX).filter(|more| *more > 0) {
-        writeln!(page, "and {more} files more\n").unwrap();
+        writeln!(page, "and {}\n", count(more, "more file")).unwrap();
     }
     let first = found(code).into_iter().next();
     let first = first.unwrap_or_else(|| panic!("no example produces {code:?}"));

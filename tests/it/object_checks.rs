@@ -93,10 +93,10 @@ fn problems_have_line_column_field_and_what_to_do() {
     assert_eq!(
         lines(&desired),
         [
-            "error GW801 7:3 spec.replica: DeploymentSpec has no field `replica`; did you mean \
-             `replicas`?",
-            "error GW802 16:35 spec.template.spec.containers[0].env[0].value: `value` must be \
-             text, not the number 80; quote it",
+            "error GW801 7:3 spec.replica: Deployment shop/web: DeploymentSpec has no field \
+             `replica`; did you mean `replicas`?",
+            "error GW802 16:35 spec.template.spec.containers[0].env[0].value: Deployment \
+             shop/web: `value` must be text, not the number 80; quote it",
         ]
     );
     assert!(desired.works.is_empty(), "an error freezes the work");
@@ -155,7 +155,8 @@ spec: {priorityLevelConfiguration: {name: exempt}}
     assert_eq!(codes(&render(&repository, argument("1.33"), None)), [Code::RemovedVersion]);
     assert_eq!(codes(&render(&with_file, argument("1.33"), None)), [Code::DeprecatedVersion]);
     let cron = render(&[("clusters/edge-7/a/a.yaml", CRON)], argument("1.31"), None);
-    let expected = "batch/v1beta1 CronJob was removed in 1.25 (edge-7 runs 1.31); use batch/v1";
+    let expected = "CronJob shop/nightly: batch/v1beta1 CronJob was removed in 1.25 (edge-7 runs \
+                    1.31); use batch/v1";
     assert_eq!(cron.diagnostics[0].message, expected);
 }
 
@@ -183,7 +184,8 @@ fn custom_objects_are_checked_against_crds_of_the_repository_and_of_a_folder() {
     let unknown = render(&[object], errors(), None);
     assert_eq!(unknown.diagnostics.len(), 1);
     assert_eq!(unknown.diagnostics[0].code, Code::GuessedPlural, "one note");
-    let expected = ["error GW801 5:3 spec.kep: there is no field `kep`; did you mean `keep`?"];
+    let expected = ["error GW801 5:3 spec.kep: Backup shop/a: `spec` has no field `kep`; did you \
+                     mean `keep`?"];
     // The CRD is in another work, on another cluster.
     let with_crd = render(&[object, ("clusters/c2/crds/crd.yaml", CRD)], errors(), None);
     assert_eq!(lines(&with_crd), expected);
@@ -246,4 +248,45 @@ fn validate_fails_and_render_warns() {
     assert!(!out(&run(&["validate"])).contains("GW8"));
     let bad_version = run(&["validate", "--kubernetes-version", "latest"]);
     assert_eq!(code(&bad_version), Some(2));
+}
+
+/// The operator's word in the daemon's file comes before that of the repository.
+#[test]
+fn file_of_the_daemon_decides_what_is_an_error() {
+    let (clone, elsewhere) = (clone(), tempfile::tempdir().unwrap());
+    write(clone.path(), "clusters/edge-1/web/bad.yaml", BAD);
+    write(clone.path(), "crds/crd.yaml", CRD);
+    write(clone.path(), "clusters/edge-1/backup/backup.yaml", BACKUP);
+    let file = elsewhere.path().join("daemon.yaml").display().to_string();
+    let run = |command: &str, fields: Value| {
+        let mut source = json!({"id": "fleet", "repo": clone.path()});
+        source.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        std::fs::write(&file, json!({"sources": [source]}).to_string()).unwrap();
+        let arguments = [command, "--config", &file, "--repo", "."];
+        gitwork(&arguments).current_dir(clone.path()).output().unwrap()
+    };
+    let as_daemon = |fields: Value| {
+        let output = run("render", fields);
+        (code(&output), err(&output))
+    };
+    let message = "[GW801]: Deployment shop/web: DeploymentSpec has no field `replica`";
+    for in_repository in ["", "schemaProblems: error\n", "schemaProblems: ignore\n"] {
+        write(clone.path(), "gitwork.yaml", in_repository);
+        let (ended, text) = as_daemon(json!({"schemaProblems": "error"}));
+        assert_eq!(ended, Some(1), "{text}");
+        assert!(text.contains(&format!("error{message}")), "{text}");
+        let (ended, text) = as_daemon(json!({"schemaProblems": "warn"}));
+        assert_eq!(ended, Some(0), "{text}");
+        assert!(text.contains(&format!("warning{message}")), "{text}");
+        let (ended, text) = as_daemon(json!({"schemaProblems": "ignore"}));
+        assert!(ended == Some(0) && !text.contains("GW8"), "{text}");
+        // `validate` says what the daemon will do.
+        assert_eq!(code(&run("validate", json!({"schemaProblems": "warn"}))), Some(0));
+        assert_eq!(code(&run("validate", json!({"schemaProblems": "error"}))), Some(1));
+    }
+    let crds = clone.path().join("crds");
+    let (_, text) = as_daemon(json!({"schemaProblems": "warn", "schemas": crds}));
+    assert!(text.contains("Backup shop/a: `spec` has no field `kep`"), "{text}");
+    let wrong = run("validate", json!({"schemaProblems": "errors"}));
+    assert!(code(&wrong) == Some(1) && err(&wrong).contains("schemaProblems"), "{}", err(&wrong));
 }

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use gitwork_api::count::{count, is_or_are};
 use gitwork_api::escape::pointer_token;
 use serde_json::{Map, Value};
 
@@ -59,10 +60,11 @@ impl SchemaProblems {
     /// The problems in the order in which they were found. A last one says how many more there are.
     pub fn into_all(mut self) -> Vec<SchemaProblem> {
         if self.omitted > 0 {
+            let (more, verb) = (count(self.omitted, "more problem"), is_or_are(self.omitted));
             self.kept.push(SchemaProblem {
                 pointer: String::new(),
                 code: Code::Omitted,
-                message: format!("at least {} more problems are not listed", self.omitted),
+                message: format!("at least {more} {verb} not listed"),
                 hint: None,
                 fix: None,
             });

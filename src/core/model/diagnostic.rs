@@ -375,10 +375,10 @@ codes! {
         "Correct the name of the field or move it. The API server drops unknown fields, or rejects \
          the object.";
     WrongObjectType = "GW802", Error, "value of the wrong type in an object",
-        "Use the type of the field. YAML reads unquoted numbers and booleans as such: quote them \
-         where Kubernetes wants text.";
+        "Use the type of the field. Without quotes, YAML reads 80 as a number and true as a \
+         boolean; with quotes, both are text.";
     MissingObjectField = "GW803", Error, "missing field in an object",
-        "Add the field. The API server rejects the object without it.";
+        "Add the field, and give it a value. The API server rejects the object without it.";
     InvalidObjectValue = "GW804", Error, "value that the API server rejects",
         "Correct the value. The message says what is allowed.";
     InvalidMetadata = "GW805", Error, "metadata that the API server rejects",
@@ -388,15 +388,21 @@ codes! {
     RemovedVersion = "GW807", Error, "API version that the cluster does not serve",
         "Use an API version that the cluster serves. Its fields may differ.";
     DeprecatedVersion = "GW808", Warning, "deprecated API version",
-        "Use the newer API version before the cluster is upgraded.";
+        "Use the newer API version before the cluster is upgraded. Its fields may differ.";
     ServerField = "GW809", Warning, "metadata that the API server sets",
-        "Remove the field. It is of an object on a cluster, and Git does not set it.";
+        "Remove the field. The API server sets it; a value in Git has no effect.";
 }
 
 impl Code {
     /// Whether it may name the Kubernetes version of a cluster.
     pub(crate) fn is_about_version(self) -> bool {
-        matches!(self, Self::UnknownObjectField | Self::RemovedVersion | Self::DeprecatedVersion)
+        matches!(
+            self,
+            Self::UnknownObjectField
+                | Self::UnknownKind
+                | Self::RemovedVersion
+                | Self::DeprecatedVersion
+        )
     }
 }
 

@@ -3,6 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use gitwork_api::count::{count, is_or_are};
+
 use super::diagnostic::{Code, Diagnostic, Location, Scope};
 use super::name::RepoPath;
 use crate::limits;
@@ -72,8 +74,9 @@ impl Extend<Diagnostic> for DiagnosticSink {
 
 /// Says that more diagnostics were found than are kept. Of a file with very many, not all may have
 /// been counted.
-fn omitted(count: usize, location: Location, scope: Scope) -> Diagnostic {
-    let message = format!("at least {count} more problems are not listed");
+fn omitted(number: usize, location: Location, scope: Scope) -> Diagnostic {
+    let more = count(number, "more problem");
+    let message = format!("at least {more} {} not listed", is_or_are(number));
     Diagnostic::new(Code::Omitted, Location { span: None, ..location }, scope, message)
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gitwork_api::names::check_label;
 use serde_json::Value;
 
-use super::object_checks::ObjectChecks;
+use super::object_checks::{ObjectChecks, ObjectProblem, object_name};
 use super::parsed_files::ParsedManifestFile;
 use super::relations::{Place, RelatedObject, Relations};
 use super::substitute::Substitution;
@@ -205,7 +205,8 @@ impl<'a> Reader<'a> {
         if group.is_empty() && kind == "Secret" {
             self.check_secret(&object, &what);
         }
-        self.check_schema(&object, (&*group, &*kind));
+        let identity = Identity { group, resource, namespace, name };
+        self.check_schema(&object, &kind, &identity);
         if self.has_variables {
             let place_of = |pointer: &str| Place {
                 file: self.file.clone(),
@@ -219,7 +220,6 @@ impl<'a> Reader<'a> {
         if let (Some(default), Some(metadata)) = (default, metadata) {
             metadata.insert("namespace".to_owned(), default.into());
         }
-        let identity = Identity { group, resource, namespace, name };
         let origin = Origin { file: self.file.clone(), document: document.index, span };
         let manifest = Manifest { object: value, api_version, kind, identity, origin };
         let span_of = |field: &str| document.span_of(&format!("{pointer}{field}"));
@@ -428,32 +428,34 @@ impl<'a> Reader<'a> {
     }
 
     /// Reports what an API server would reject.
-    fn check_schema(&mut self, object: &DocumentObject<'_>, kind: (&str, &str)) {
+    fn check_schema(&mut self, object: &DocumentObject<'_>, kind: &str, identity: &Identity) {
         let rules = self.rules;
-        for problem in rules.checks.problems(object.value, kind, rules.kinds) {
-            let pointer = &problem.finding.pointer;
+        let problems = rules.checks.problems(object.value, (&identity.group, kind), rules.kinds);
+        for ObjectProblem { code, severity, finding } in problems {
+            let pointer = &finding.pointer;
             // Its name is checked for all kinds.
-            let is_name = pointer == "/metadata/name" && problem.code == Code::MissingObjectField;
-            if is_name {
+            if pointer == "/metadata/name" && code == Code::MissingObjectField {
                 continue;
             }
-            let span = if problem.finding.is_key {
-                object.key_span(pointer)
-            } else {
-                object.span(pointer)
-            };
+            let value = object.span(pointer);
+            let span = if finding.is_key { object.key_span(pointer) } else { value };
             let (at, scope) = (Location::at(self.file, span), rules.scope.clone());
             let field = file::dotted(pointer);
-            let mut found = Diagnostic::new(problem.code, at, scope, problem.finding.message);
-            let fix = problem.finding.correction.map(|correction| match correction {
-                Correction::Quote => FixKind::Quote,
-                Correction::Rename(name) => FixKind::RenameKey(name),
-                Correction::Add(name, value) => FixKind::AddField(name, value),
-            });
-            if let Some(fix) = fix {
-                found = found.with_text_fix(span, fix);
-            }
-            found.severity = problem.severity;
+            let message = format!("{}: {}", object_name(kind, identity), finding.message);
+            let mut found = Diagnostic::new(code, at, scope, message);
+            found = match finding.correction {
+                Some(Correction::Quote) => found.with_text_fix(span, FixKind::Quote),
+                Some(Correction::Rename(name)) => {
+                    found.with_text_fix(span, FixKind::RenameKey(name))
+                }
+                // The nearest value is the mapping that lacks the field.
+                Some(Correction::Add(name, text)) => {
+                    found.with_text_fix(value, FixKind::AddField(name, text))
+                }
+                None => found,
+            };
+            found.severity = severity;
+            found.hint = finding.help.map(str::to_owned);
             found.field = Some(field).filter(|field| !field.is_empty());
             self.diagnostics.push(found);
         }

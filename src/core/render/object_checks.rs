@@ -7,8 +7,11 @@ use gitwork_schemas::{Cluster, CrdSchemas, Finding, Problem};
 use serde_json::Value;
 
 use crate::config::{SchemaPolicy, SourceFile};
+use crate::limits;
 use crate::model::diagnostic::{Code, Severity};
 use crate::model::kinds::{CrdNames, KindIndex};
+use crate::model::manifest::Identity;
+use crate::text::truncate::truncate_chars;
 
 /// How the objects of a source are checked. By default, they are not.
 #[derive(Debug, Clone, Default)]
@@ -121,6 +124,16 @@ impl ObjectChecks {
             ObjectProblem { code, severity, finding }
         };
         found.into_iter().map(problem).collect()
+    }
+}
+
+/// The object that a problem is of, as in `Deployment shop/web`: a file may have many objects.
+pub(crate) fn object_name(kind: &str, Identity { namespace, name, .. }: &Identity) -> String {
+    let short = |text| truncate_chars(text, limits::MESSAGE_TEXT_CHARS_MAX);
+    let (kind, name) = (short(kind), short(name));
+    match short(namespace) {
+        namespace if namespace.is_empty() => format!("{kind} {name}"),
+        namespace => format!("{kind} {namespace}/{name}"),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+pub use gitwork_api::count::count;
+
 /// Whether text is printed with colours. The owner of the output stream decides; the core does not
 /// detect terminals.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,9 +49,4 @@ impl ColorMode {
         };
         format!("{ansi}{text}{ansi:#}")
     }
-}
-
-/// A number with its noun: `1 work`, `2 works`.
-pub fn count(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

@@ -4,9 +4,11 @@ use serde_json::{Map, Number, Value};
 
 use super::patterns::Patterns;
 use crate::checker::Checker;
-use crate::finding::{Correction, Problem, described, is_unquoted, quote_hint, shown};
+use crate::finding::{
+    Correction, Expected, Problem, described, is_unquoted, length_problem, quotes_hint, shown,
+};
 use crate::scalars;
-use crate::suggest::{certain, did_you_mean};
+use crate::suggest::{certain, did_you_mean, did_you_mean_field};
 
 /// The fields that every object has.
 const OBJECT_FIELDS: &[&str] = &["apiVersion", "kind", "metadata"];
@@ -58,7 +60,9 @@ impl<'c, 'a> Validator<'c, 'a> {
         self.combinations(schema, value, place);
     }
 
-    fn report(&mut self, problem: Problem, message: impl Into<String>) {
+    /// Reports that the current value has a problem; `said` reads after its name.
+    fn report(&mut self, problem: Problem, said: &str) {
+        let message = format!("{} {said}", self.checker.name());
         self.checker.report(problem, message);
     }
 
@@ -66,7 +70,7 @@ impl<'c, 'a> Validator<'c, 'a> {
         let is_true = |name: &str| schema.get(name) == Some(&Value::Bool(true));
         let takes_null = is_true("nullable") || schema.contains_key("default");
         if !takes_null && schema.contains_key("type") && !place.is_partial {
-            self.report(Problem::WrongType, "the value must not be null; remove the field");
+            self.report(Problem::WrongType, "must not be null; remove the field");
         }
     }
 
@@ -74,30 +78,30 @@ impl<'c, 'a> Validator<'c, 'a> {
         if is_true(schema, "x-kubernetes-int-or-string") {
             let is_good = value.is_string() || is_whole(value);
             if !is_good {
-                self.wrong_type("a whole number or text", value);
+                self.wrong_type("a whole number or text", Expected::Other, value);
             }
             return is_good;
         }
-        let (is_good, expected) = match schema.get("type").and_then(Value::as_str) {
-            Some("string") => (value.is_string(), "text"),
-            Some("integer") => (is_whole(value), "a whole number"),
-            Some("number") => (value.is_number(), "a number"),
-            Some("boolean") => (value.is_boolean(), "true or false"),
-            Some("array") => (value.is_array(), "a list"),
-            Some("object") => (value.is_object(), "a mapping"),
+        let (is_good, expected, quotes) = match schema.get("type").and_then(Value::as_str) {
+            Some("string") => (value.is_string(), "text", Expected::Text),
+            Some("integer") => (is_whole(value), "a whole number", Expected::Whole),
+            Some("number") => (value.is_number(), "a number", Expected::Number),
+            Some("boolean") => (value.is_boolean(), "true or false", Expected::Boolean),
+            Some("array") => (value.is_array(), "a list", Expected::Other),
+            Some("object") => (value.is_object(), "a mapping", Expected::Other),
             _ => return true,
         };
         if !is_good {
-            self.wrong_type(expected, value);
+            self.wrong_type(expected, quotes, value);
         }
         is_good
     }
 
-    fn wrong_type(&mut self, expected: &str, value: &Value) {
-        let (found, quote) = (described(value), quote_hint(value, expected == "text"));
-        let message = format!("the value must be {expected}, not {found}{quote}");
-        let is_unquoted = is_unquoted(value, expected == "text");
-        let quote = is_unquoted.then_some(Correction::Quote);
+    fn wrong_type(&mut self, expected: &str, quotes: Expected, value: &Value) {
+        let (name, found) = (self.checker.name(), described(value));
+        let hint = quotes_hint(value, quotes);
+        let message = format!("{name} must be {expected}, not {found}{hint}");
+        let quote = is_unquoted(value, quotes).then_some(Correction::Quote);
         self.checker.correcting(quote, |checker| checker.report(Problem::WrongType, message));
     }
 
@@ -118,41 +122,63 @@ impl<'c, 'a> Validator<'c, 'a> {
             match of_key.or(others.filter(|one| one.is_object())) {
                 Some(schema) => self.below(key, schema, value, below),
                 None if keeps_others => {}
-                None => {
-                    let names = || properties.into_iter().flat_map(Map::keys).map(String::as_str);
-                    let hint = did_you_mean(key, names());
-                    let message = format!("there is no field `{}`{hint}", shown(key));
-                    let meant = certain(key, names()).filter(|name| !fields.contains_key(*name));
-                    let of = |name: &str| properties.and_then(|all| all.get(name));
-                    let meant = meant.filter(|name| {
-                        let before = self.checker.found.len();
-                        of(name).into_iter().for_each(|of| self.below(name, of, value, below));
-                        let is_accepted = self.checker.found.len() == before;
-                        self.checker.found.truncate(before);
-                        is_accepted
-                    });
-                    let rename = meant.map(|name| Correction::Rename(name.to_owned()));
-                    self.checker.correcting(rename, |checker| {
-                        checker.report_key(Problem::UnknownField, key, message);
-                    });
-                }
+                None => self.unknown_field((key, value), fields, properties, below),
             }
         }
         self.required(schema, fields, properties);
         if embedded && !place.is_partial {
-            let lacks = |name: &&&str| !fields.contains_key(**name);
-            for name in ["apiVersion", "kind"].iter().filter(lacks) {
-                let message = format!("an embedded object needs `{name}`");
-                self.report(Problem::MissingField, message);
+            let lacks = |name: &&str| !fields.contains_key(*name);
+            for name in ["apiVersion", "kind"].into_iter().filter(lacks) {
+                let of = self.checker.name();
+                let message = format!("{of} is an object of its own, which needs `{name}`");
+                self.checker.report_missing(name, message);
             }
         }
-        self.count(schema, fields.len(), ("minProperties", "maxProperties"), "fields");
+        self.count(schema, fields.len(), ("minProperties", "maxProperties"), "field");
+    }
+
+    fn unknown_field(
+        &mut self,
+        (key, value): (&str, &Value),
+        fields: &Map<String, Value>,
+        properties: Option<&Map<String, Value>>,
+        place: Place,
+    ) {
+        if self.checker.is_full() {
+            return;
+        }
+        let names = || properties.into_iter().flat_map(Map::keys).map(String::as_str);
+        let hint = did_you_mean_field(key, names());
+        let message = format!("{} has no field `{}`{hint}", self.checker.name(), shown(key));
+        let meant = certain(key, names()).filter(|name| !fields.contains_key(*name));
+        let of = |name: &str| properties.and_then(|all| all.get(name));
+        let meant = meant.filter(|name| {
+            let before = self.checker.found.len();
+            of(name).into_iter().for_each(|of| self.below(name, of, value, place));
+            let is_accepted = self.checker.found.len() == before;
+            self.checker.found.truncate(before);
+            is_accepted
+        });
+        let rename = meant.map(|name| Correction::Rename(name.to_owned()));
+        self.checker.correcting(rename, |checker| {
+            checker.report_key(Problem::UnknownField, key, message);
+        });
     }
 
     fn below(&mut self, key: &str, schema: &Value, value: &Value, place: Place) {
         let patterns = std::mem::take(&mut self.patterns);
         let back = &mut self.patterns;
         self.checker.below(key, |checker| {
+            let mut validator = Validator { checker, patterns };
+            validator.value(schema, value, place);
+            *back = validator.patterns;
+        });
+    }
+
+    fn item(&mut self, index: usize, schema: &Value, value: &Value, place: Place) {
+        let patterns = std::mem::take(&mut self.patterns);
+        let back = &mut self.patterns;
+        self.checker.below_item(index, |checker| {
             let mut validator = Validator { checker, patterns };
             validator.value(schema, value, place);
             *back = validator.patterns;
@@ -172,7 +198,7 @@ impl<'c, 'a> Validator<'c, 'a> {
                 .is_some_and(|one| one.get("default").is_some());
             if !fields.contains_key(name) && !has_default {
                 let message = format!("the required field `{}` is missing", shown(name));
-                self.report(Problem::MissingField, message);
+                self.checker.report_missing(name, message);
             }
         }
     }
@@ -182,26 +208,24 @@ impl<'c, 'a> Validator<'c, 'a> {
         schema: &Map<String, Value>,
         count: usize,
         (least, most): (&str, &str),
-        what: &str,
+        noun: &str,
     ) {
-        let bound = |name: &str| schema.get(name).and_then(Value::as_u64);
-        let count = count as u64;
-        if let Some(most) = bound(most).filter(|most| count > *most) {
-            let message = format!("the value has {count} {what}; at most {most} are allowed");
-            self.report(Problem::InvalidValue, message);
-        }
-        if let Some(least) = bound(least).filter(|least| count < *least) {
-            let message = format!("the value has {count} {what}; at least {least} are needed");
-            self.report(Problem::InvalidValue, message);
+        let bound = |name: &str| {
+            let bound = schema.get(name).and_then(Value::as_u64);
+            bound.map(|bound| usize::try_from(bound).unwrap_or(usize::MAX))
+        };
+        let bounds = (bound(least).unwrap_or_default(), bound(most).unwrap_or(usize::MAX));
+        if let Some(why) = length_problem(count, bounds, noun) {
+            self.report(Problem::InvalidValue, &why);
         }
     }
 
     fn items(&mut self, schema: &Map<String, Value>, items: &[Value], place: Place) {
-        self.count(schema, items.len(), ("minItems", "maxItems"), "items");
+        self.count(schema, items.len(), ("minItems", "maxItems"), "item");
         if let Some(of_item) = schema.get("items") {
             let below = Place { is_object: false, ..place };
             for (index, item) in items.iter().enumerate() {
-                self.below(&index.to_string(), of_item, item, below);
+                self.item(index, of_item, item, below);
             }
         }
         let keys: Vec<&str> = match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
@@ -221,20 +245,20 @@ impl<'c, 'a> Validator<'c, 'a> {
                 format!("{values:?}")
             };
             if !known.insert(identity) {
-                let message = "the list has this item twice";
+                let message = format!("{} has this item twice", self.checker.name());
                 self.checker.report_at(Problem::InvalidValue, &format!("/{index}"), message);
             }
         }
     }
 
     fn text(&mut self, schema: &Map<String, Value>, text: &str) {
-        self.count(schema, text.chars().count(), ("minLength", "maxLength"), "characters");
+        self.count(schema, text.chars().count(), ("minLength", "maxLength"), "character");
         if let Some(pattern) = schema.get("pattern").and_then(Value::as_str)
             && !self.patterns.is_match(pattern, text)
         {
-            let message =
-                format!("{:?} does not match the pattern {}", shown(text), shown(pattern));
-            self.report(Problem::InvalidValue, message);
+            let (text, pattern) = (shown(text), shown(pattern));
+            let said = format!("is {text:?}, which does not match the pattern {pattern}");
+            self.report(Problem::InvalidValue, &said);
         }
         let is_ip = |is_v4: bool| {
             text.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_ipv4() == is_v4)
@@ -248,7 +272,8 @@ impl<'c, 'a> Validator<'c, 'a> {
             _ => return,
         };
         if !is_good {
-            self.report(Problem::InvalidValue, format!("{:?} must be {what}", shown(text)));
+            let said = format!("is {:?}, and must be {what}", shown(text));
+            self.report(Problem::InvalidValue, &said);
         }
     }
 
@@ -259,25 +284,29 @@ impl<'c, 'a> Validator<'c, 'a> {
             let exclusive = is_true(schema, "exclusiveMaximum");
             if value > most || (exclusive && value >= most) {
                 let than = if exclusive { "less than" } else { "at most" };
-                self.report(Problem::InvalidValue, format!("{number} must be {than} {most}"));
+                self.bad_number(number, &format!("{than} {most}"));
             }
         }
         if let Some(least) = bound("minimum") {
             let exclusive = is_true(schema, "exclusiveMinimum");
             if value < least || (exclusive && value <= least) {
                 let than = if exclusive { "more than" } else { "at least" };
-                self.report(Problem::InvalidValue, format!("{number} must be {than} {least}"));
+                self.bad_number(number, &format!("{than} {least}"));
             }
         }
         if let Some(step) = bound("multipleOf").filter(|step| *step > 0.0)
             && (value / step).fract() != 0.0
         {
-            self.report(Problem::InvalidValue, format!("{number} must be a multiple of {step}"));
+            self.bad_number(number, &format!("a multiple of {step}"));
         }
         let is_int32 = schema.get("format").and_then(Value::as_str) == Some("int32");
         if is_int32 && (value < f64::from(i32::MIN) || value > f64::from(i32::MAX)) {
-            self.report(Problem::InvalidValue, format!("{number} must have 32 bits"));
+            self.bad_number(number, &format!("between {} and {}", i32::MIN, i32::MAX));
         }
+    }
+
+    fn bad_number(&mut self, number: &Number, wanted: &str) {
+        self.report(Problem::InvalidValue, &format!("is {number}, and must be {wanted}"));
     }
 
     fn allowed_values(&mut self, schema: &Map<String, Value>, value: &Value) {
@@ -294,8 +323,8 @@ impl<'c, 'a> Validator<'c, 'a> {
             did_you_mean(text, allowed.iter().filter_map(Value::as_str))
         });
         let value = shown(&value.to_string());
-        let message = format!("{value} must be one of {}{hint}", shown_list(&texts));
-        self.report(Problem::InvalidValue, message);
+        let said = format!("is {value}, and must be one of {}{hint}", shown_list(&texts));
+        self.report(Problem::InvalidValue, &said);
     }
 
     fn combinations(&mut self, schema: &Map<String, Value>, value: &Value, place: Place) {
@@ -307,19 +336,18 @@ impl<'c, 'a> Validator<'c, 'a> {
         if schema.contains_key("anyOf") {
             let fits = all("anyOf").any(|part| self.fits(part, value, partial));
             if !fits {
-                self.report(Problem::InvalidValue, "the value fits none of the forms of `anyOf`");
+                self.report(Problem::InvalidValue, "fits none of the forms of `anyOf`");
             }
         }
         if schema.contains_key("oneOf") {
             let count = all("oneOf").filter(|part| self.fits(part, value, partial)).count();
             if count != 1 {
-                let message =
-                    format!("the value fits {count} of the forms of `oneOf`; it must fit one");
-                self.report(Problem::InvalidValue, message);
+                let said = format!("fits {count} of the forms of `oneOf`; it must fit one");
+                self.report(Problem::InvalidValue, &said);
             }
         }
         if schema.get("not").is_some_and(|part| self.fits(part, value, partial)) {
-            self.report(Problem::InvalidValue, "the value has a form that `not` excludes");
+            self.report(Problem::InvalidValue, "has a form that `not` excludes");
         }
     }
 

@@ -1,6 +1,6 @@
 //! Kinds that Kubernetes had before the minors of the table, and kinds that it advises against.
 
-use crate::finding::Problem;
+use crate::kinds::Deprecation;
 use crate::table::Kind;
 
 /// A kind that no minor of the table has.
@@ -122,13 +122,18 @@ impl Removed {
 }
 
 /// What the API server warns of at each use of a kind.
-pub(super) fn deprecated(kind: &Kind) -> Option<(Problem, String)> {
-    let message = match (kind.group, kind.kind) {
-        ("", "Endpoints") => {
-            "v1 Endpoints is deprecated since 1.33; use discovery.k8s.io/v1 EndpointSlice"
-        }
-        ("", "ComponentStatus") => "v1 ComponentStatus is deprecated since 1.19",
+pub(super) fn deprecated(kind: &Kind) -> Option<Deprecation> {
+    let (message, help) = match (kind.group, kind.kind) {
+        ("", "Endpoints") => (
+            "v1 Endpoints is deprecated since 1.33; use discovery.k8s.io/v1 EndpointSlice",
+            "Use an EndpointSlice, which has other fields. The API server still accepts Endpoints, \
+             and no known version removes them.",
+        ),
+        ("", "ComponentStatus") => (
+            "v1 ComponentStatus is deprecated since 1.19",
+            "Remove the object. The API server reports the health of its components by itself.",
+        ),
         _ => return None,
     };
-    Some((Problem::DeprecatedVersion, message.to_owned()))
+    Some(Deprecation { message: message.to_owned(), help: Some(help) })
 }

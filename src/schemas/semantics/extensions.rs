@@ -16,7 +16,7 @@ pub(super) fn flow_subject(checker: &mut Checker<'_>, fields: &Map<String, Value
     };
     if is_missing(fields.get(field)) {
         let message = format!("a subject of this kind needs `{field}`");
-        checker.report(Problem::MissingField, message);
+        checker.report_missing(field, message);
     }
     for other in ["user", "group", "serviceAccount"].iter().filter(|other| **other != field) {
         if !is_missing(fields.get(*other)) {
@@ -29,7 +29,7 @@ pub(super) fn flow_subject(checker: &mut Checker<'_>, fields: &Map<String, Value
 pub(super) fn priority_level(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
     let is_limited = text(fields, "type") == "Limited";
     if is_limited && is_missing(fields.get("limited")) {
-        checker.report(Problem::MissingField, "a level of type Limited needs `limited`");
+        checker.report_missing("limited", "a level of type Limited needs `limited`");
     }
 }
 
@@ -37,7 +37,7 @@ pub(super) fn limit_response(checker: &mut Checker<'_>, fields: &Map<String, Val
     let has_queuing = !is_missing(fields.get("queuing"));
     match text(fields, "type") {
         "Queue" if !has_queuing => {
-            checker.report(Problem::MissingField, "a response of type Queue needs `queuing`");
+            checker.report_missing("queuing", "a response of type Queue needs `queuing`");
         }
         "Reject" if has_queuing => {
             let message = "a response of type Reject has no `queuing`";
@@ -51,7 +51,7 @@ pub(super) fn admission_policy(checker: &mut Checker<'_>, fields: &Map<String, V
     let Some(Value::Object(constraints)) = fields.get("matchConstraints") else { return };
     if is_missing(constraints.get("resourceRules")) {
         let message = "`matchConstraints` of a policy need `resourceRules`";
-        checker.report_at(Problem::MissingField, "/matchConstraints", message);
+        checker.report_at(Problem::MissingField, "/matchConstraints/resourceRules", message);
     }
 }
 
@@ -104,7 +104,7 @@ pub(super) fn crd_schema(checker: &mut Checker<'_>, fields: &Map<String, Value>)
     let Some(Value::Object(schema)) = fields.get("openAPIV3Schema") else { return };
     if text(schema, "type") != "object" {
         let message = "a schema must have `type: object` at its root";
-        checker.report_at(Problem::MissingField, "/openAPIV3Schema", message);
+        checker.report_at(Problem::MissingField, "/openAPIV3Schema/type", message);
     }
     checker.below("openAPIV3Schema", |checker| structure(checker, schema, true));
 }
@@ -119,7 +119,7 @@ fn structure(checker: &mut Checker<'_>, schema: &Map<String, Value>, is_root: bo
     let is_free =
         is_true("x-kubernetes-int-or-string") || is_true("x-kubernetes-preserve-unknown-fields");
     if of.is_empty() && !is_free && !is_root {
-        checker.report(Problem::MissingField, "a schema needs `type`");
+        checker.report_missing("type", "a schema needs `type`");
     }
     if !of.is_empty() && is_true("x-kubernetes-int-or-string") {
         let message = "`type` and `x-kubernetes-int-or-string` exclude each other";
@@ -132,7 +132,7 @@ fn structure(checker: &mut Checker<'_>, schema: &Map<String, Value>, is_root: bo
         checker.report_at(Problem::InvalidValue, "/type", message);
     }
     if of == "array" && is_missing(schema.get("items")) {
-        checker.report(Problem::MissingField, "a schema of type array needs `items`");
+        checker.report_missing("items", "a schema of type array needs `items`");
     }
     if let Some(Value::Object(properties)) = schema.get("properties") {
         checker.below("properties", |checker| {

@@ -31,7 +31,7 @@ pub(super) fn spec(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
     }
     if text(fields, "dnsPolicy") == "None" && fields.get("dnsConfig").is_none() {
         let message = "`dnsPolicy: None` needs `dnsConfig` with `nameservers`";
-        checker.report(Problem::MissingField, message);
+        checker.report_missing("dnsConfig", message);
     }
 }
 
@@ -158,6 +158,6 @@ pub(super) fn downward_file(checker: &mut Checker<'_>, fields: &Map<String, Valu
     let Some(Value::Object(resource)) = fields.get("resourceFieldRef") else { return };
     if text(resource, "containerName").is_empty() {
         let message = "a resource in a volume needs `containerName`";
-        checker.report_at(Problem::MissingField, "/resourceFieldRef", message);
+        checker.report_at(Problem::MissingField, "/resourceFieldRef/containerName", message);
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn spec(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
             checker.report_at(Problem::InvalidValue, "/clusterIP", message);
         }
     } else if ports.is_empty() && !is_headless {
-        checker.report(Problem::MissingField, "a Service needs `ports`");
+        checker.report_missing("ports", "a Service needs `ports`");
     }
     if !address.is_empty() && !is_headless && address.parse::<IpAddr>().is_err() {
         let message =
@@ -37,7 +37,7 @@ pub(super) fn spec(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
         let name = port.get("name").and_then(Value::as_str).unwrap_or_default();
         if name.is_empty() && ports.len() > 1 {
             let message = "a Service with several ports needs a `name` for each";
-            checker.report_at(Problem::MissingField, &at, message);
+            checker.report_at(Problem::MissingField, &format!("{at}/name"), message);
         }
         let node_port = port.get("nodePort").and_then(Value::as_i64).unwrap_or_default();
         if node_port != 0 && !has_node_ports {
@@ -64,7 +64,7 @@ fn external_name(checker: &mut Checker<'_>, name: &str) {
     let domain = name.strip_suffix('.').unwrap_or(name);
     if domain.is_empty() {
         let message = "a Service of type ExternalName needs `externalName`";
-        checker.report(Problem::MissingField, message);
+        checker.report_missing("externalName", message);
     } else if let Some(why) = Format::Subdomain.problem(domain) {
         let message = format!("`externalName` is {:?}, which {why}", shown(name));
         checker.report_at(Problem::InvalidValue, "/externalName", message);
@@ -91,7 +91,7 @@ pub(super) fn ingress_path(checker: &mut Checker<'_>, fields: &Map<String, Value
     let (of, path) = (text(fields, "pathType"), text(fields, "path"));
     if matches!(of, "Exact" | "Prefix") {
         if path.is_empty() {
-            checker.report(Problem::MissingField, format!("a path of type {of} needs `path`"));
+            checker.report_missing("path", format!("a path of type {of} needs `path`"));
         }
         if ["//", "/./", "/../", "%2f", "%2F"].iter().any(|part| path.contains(part)) {
             let message = "the path must not have `//`, `/./`, `/../` or `%2f`";
@@ -158,7 +158,7 @@ pub(super) fn class_parameters(checker: &mut Checker<'_>, fields: &Map<String, V
     let has_namespace = !text(fields, "namespace").is_empty();
     match text(fields, "scope") {
         "Namespace" if !has_namespace => {
-            checker.report(Problem::MissingField, "`scope: Namespace` needs `namespace`");
+            checker.report_missing("namespace", "`scope: Namespace` needs `namespace`");
         }
         "" | "Cluster" if has_namespace => {
             let message = "`namespace` needs `scope: Namespace`";

@@ -72,7 +72,7 @@ pub(super) fn replication_controller(checker: &mut Checker<'_>, fields: &Map<Str
     let selector = fields.get("selector").and_then(Value::as_object);
     if selector.is_none_or(Map::is_empty) && labels.is_none_or(Map::is_empty) {
         let message = "a ReplicationController needs `selector`, or labels in its `template`";
-        checker.report(Problem::MissingField, message);
+        checker.report_missing("selector", message);
     }
     let missing = selector
         .into_iter()
@@ -141,7 +141,7 @@ pub(super) fn job(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
     }
     let is_indexed = text(fields, "completionMode") == "Indexed";
     if is_indexed && fields.get("completions").is_none_or(Value::is_null) {
-        checker.report(Problem::MissingField, "an indexed Job needs `completions`");
+        checker.report_missing("completions", "an indexed Job needs `completions`");
     }
     for name in ["backoffLimitPerIndex", "successPolicy", "maxFailedIndexes"] {
         if !is_indexed && fields.get(name).is_some_and(|one| !one.is_null()) {

@@ -1,5 +1,7 @@
 //! Collects the problems of a stream within a bound.
 
+use gitwork_api::count::{count, is_or_are};
+
 use crate::limits;
 use crate::problem::ProblemKind;
 use crate::span::Span;
@@ -58,7 +60,8 @@ impl StreamProblems {
     /// The problems. The last one says how many more there are.
     pub fn into_all(mut self) -> Vec<StreamProblem> {
         if let Some(span) = self.omitted_at.filter(|_| self.omitted > 0) {
-            let message = format!("{} more problems in this file are not listed", self.omitted);
+            let (more, verb) = (count(self.omitted, "more problem"), is_or_are(self.omitted));
+            let message = format!("{more} in this file {verb} not listed");
             let (kind, related) = (ProblemKind::Omitted, Vec::new());
             self.kept.push(StreamProblem { kind, span, message, related });
         }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::model::diagnostic::{Code, Diagnostic, Scope, Severity, Span};
 use crate::model::name::{ClusterName, RepoPath};
 use crate::text::escape::escape_untrusted;
+use crate::text::style::count;
 
 /// Names of other places that a block shows.
 const NAMES_MAX: usize = 3;
@@ -94,26 +95,34 @@ fn merged<'a>(all: Vec<Block<'a>>, key: impl Fn(&Diagnostic) -> Mistake) -> Vec<
 }
 
 impl Block<'_> {
-    /// `and in 39 more clusters: edge-2, edge-3, edge-4, …`; `None` without others.
+    /// Where else it is: `and in 39 more clusters: edge-2, edge-3, edge-4, …`. Names the first
+    /// place, too, if its file is in the folder of a group: `in cluster edge-1, and in 39 more …`.
+    /// `None` if there is nothing to say.
     pub fn more(&self) -> Option<String> {
-        if self.others.is_empty() {
-            return None;
-        }
         let clusters: BTreeSet<&ClusterName> =
             self.others.iter().filter_map(|one| cluster_of(&one.scope)).collect();
         let first = cluster_of(&self.first.scope);
         let is_one_each = clusters.len() == self.others.len()
             && first.is_some_and(|first| !clusters.contains(first));
+        let noun = if is_one_each { "cluster" } else { "work" };
+        let here = first.filter(|first| !names_cluster(&self.first.location.file, first));
+        let here = here.map(|cluster| match is_one_each {
+            true => format!("in cluster {cluster}"),
+            false => format!("in work {}", place_of(&self.first.scope)),
+        });
+        if self.others.is_empty() {
+            return here.map(|here| escape_untrusted(&here));
+        }
         let names: BTreeSet<String> = match is_one_each {
             true => clusters.iter().map(ToString::to_string).collect(),
             false => self.others.iter().map(|one| place_of(&one.scope)).collect(),
         };
-        let noun = if is_one_each { "cluster" } else { "work" };
-        let ending = if names.len() == 1 { "" } else { "s" };
+        let here = here.map_or_else(String::new, |here| format!("{here}, "));
+        let more = count(names.len(), &format!("more {noun}"));
         let rest = if names.len() > NAMES_MAX { ", …" } else { "" };
         let shown: Vec<&str> = names.iter().take(NAMES_MAX).map(String::as_str).collect();
-        let shown = escape_untrusted(&shown.join(", "));
-        Some(format!("and in {} more {noun}{ending}: {shown}{rest}", names.len()))
+        let (here, shown) = (escape_untrusted(&here), escape_untrusted(&shown.join(", ")));
+        Some(format!("{here}and in {more}: {shown}{rest}"))
     }
 
     /// How many diagnostics it stands for.
@@ -162,6 +171,12 @@ fn below_cluster(path: &RepoPath, cluster: &ClusterName) -> Option<String> {
     Some(format!("{above}//{below}"))
 }
 
+/// Whether a path of the repository tells the cluster.
+fn names_cluster(path: &RepoPath, cluster: &ClusterName) -> bool {
+    below_cluster(path, cluster).is_some()
+        || path.parts().collect::<Vec<_>>().ends_with(&["clusters", cluster.as_str()])
+}
+
 /// A text without the words that are this name.
 fn without_name(text: &str, name: &str) -> String {
     let is_of_word =
@@ -204,6 +219,28 @@ mod tests {
         let more = "and in 39 more clusters: edge-02, edge-03, edge-04, …";
         assert_eq!(shown(&all), [("m".to_owned(), Some(more.to_owned()))]);
         assert_eq!(blocks(&all)[0].count(), 40);
+    }
+
+    #[test]
+    fn first_cluster_is_named_where_the_file_does_not_tell_it() {
+        let of_group = |cluster: &str, line: u32| {
+            let file = RepoPath::parse("fleet/groups/all/web/x.yaml").unwrap();
+            let at = Location::at(&file, Span { line, column: 1, length: 1 });
+            Diagnostic { location: at, ..one(cluster, line, "m") }
+        };
+        let more = |all: &[Diagnostic]| shown(all).remove(0).1;
+        assert_eq!(more(&[of_group("a", 3)]).as_deref(), Some("in cluster a"));
+        let two = [of_group("a", 3), of_group("b", 3)];
+        assert_eq!(more(&two).as_deref(), Some("in cluster a, and in 1 more cluster: b"));
+        let mut twice = two.to_vec();
+        let work = WorkName::parse("db").unwrap();
+        let cluster = ClusterName::parse("a").unwrap();
+        twice[1].scope = Scope::Work(WorkKey { cluster, work });
+        assert_eq!(more(&twice).as_deref(), Some("in work a/web, and in 1 more work: a/db"));
+        // In the folder of the cluster, or the folder itself.
+        assert_eq!(more(&[one("a", 3, "m")]), None);
+        let folder = Location::file(&RepoPath::parse("clusters/a").unwrap());
+        assert_eq!(more(&[Diagnostic { location: folder, ..one("a", 3, "m") }]), None);
     }
 
     #[test]
