@@ -27,6 +27,7 @@ use gitwork_core::config::window;
 use gitwork_core::model::name::{CommitId, WorkKey};
 use gitwork_core::model::snapshot::Snapshot;
 use gitwork_core::plan;
+use gitwork_core::plan::cascading_deletion::{self, HubPlanInputs};
 use gitwork_core::plan::{Action, ForeignObject, MemberChange, Plan, PlanStep, Reason, Remarks};
 use gitwork_core::render::desired::Desired;
 use gitwork_core::render::renderer::{RenderedChange, Renderer};
@@ -392,9 +393,15 @@ fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<PrintedPlan, CommandE
         return Err(error);
     }
     let mut foreign_objects = planned.foreign_objects;
-    let on_hub =
-        planned.state.facts().hub.observed().into_iter().flat_map(|all| all.works.values());
-    let member_changes = MemberChange::from_hub(on_hub, &desired, |key| filter.matches(key));
+    let (facts, is_shown) = (planned.state.facts(), |key: &WorkKey| filter.matches(key));
+    let on_hub = facts.hub.observed().into_iter().flat_map(|all| all.works.values());
+    let member_changes = MemberChange::from_hub(on_hub, &desired, is_shown);
+    let inputs = facts.hub.observed().map(|observed| {
+        let last_known = facts.history.last_known();
+        HubPlanInputs { desired: &desired, observed, last_known }
+    });
+    let cascading = inputs.map(|inputs| cascading_deletion::on_hub(inputs, &plan, is_shown));
+    let cascading_deletions = cascading.unwrap_or_default();
     foreign_objects.retain(|object| filter.matches(&object.key));
     let has_errors = args.strict.fails(&desired.diagnostics);
     let shown = || plan.steps.iter().filter(|step| filter.matches(&step.key));
@@ -410,6 +417,7 @@ fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<PrintedPlan, CommandE
         summary.verification_failure = verification_failure.as_deref().cloned();
         summary.steps.retain(|step| filter.matches(&step.key));
         summary.foreign_objects = foreign_objects;
+        summary.cascading_deletions = cascading_deletions;
         summary.member_changes = member_changes;
         plan.steps.retain(|step| filter.matches(&step.key));
         let adoptions = adoptions(&plan)?;
@@ -424,6 +432,7 @@ fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<PrintedPlan, CommandE
         verification_failure: verification_failure.as_deref(),
         adoptions: adoptions(&plan)?,
         foreign_objects,
+        cascading_deletions,
         member_changes,
     };
     let text = match args.output {

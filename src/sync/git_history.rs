@@ -85,7 +85,7 @@ impl GitHistory {
     }
 
     /// The final states of removed works that were found.
-    pub(crate) fn last_known(&self) -> &LastKnownStates {
+    pub fn last_known(&self) -> &LastKnownStates {
         &self.last_known
     }
 

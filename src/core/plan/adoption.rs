@@ -4,6 +4,8 @@
 
 use serde_json::Value;
 
+use crate::plan::immutable::ImmutableChange;
+use crate::plan::work_spec::WorkSpec;
 use crate::text::diff;
 use crate::text::escape::escape_untrusted;
 use crate::text::style::ColorMode;
@@ -13,13 +15,20 @@ use crate::text::style::ColorMode;
 pub fn changes(there: Value, wanted: Value, style: ColorMode) -> String {
     let (before, mut before_objects) = split(there);
     let (after, after_objects) = split(wanted);
+    let work = WorkSpec::of(after.clone());
     let mut out = String::new();
     write_changes(&mut out, "settings", &before, &after, style);
     for object in &after_objects {
         let name = name(object);
         let at = before_objects.iter().position(|other| self::name(other) == name);
         match at.map(|at| before_objects.swap_remove(at)) {
-            Some(other) => write_changes(&mut out, &name, &other, object, style),
+            Some(other) => {
+                let immutable = ImmutableChange::in_work(&work, &other, object);
+                let words =
+                    immutable.map(|change| escape_untrusted(&format!(": {}", change.words())));
+                let what = name + &words.unwrap_or_default();
+                write_changes(&mut out, &what, &other, object, style);
+            }
             None => out.push_str(&format!("{name}: new in this work\n")),
         }
     }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::limits;
 use crate::model::name::{ClusterName, RepoPath, WorkKey, WorkName};
 use crate::plan::action::Action;
+use crate::plan::cascading_deletion::CascadingDeletion;
 use crate::plan::folder_removal::is_of_group;
 use crate::plan::foreign_objects::ForeignObject;
 use crate::plan::member_changes::{MemberChange, some_names};
@@ -123,11 +124,20 @@ pub struct Remarks<'a> {
     pub adoptions: BTreeMap<WorkKey, String>,
     /// Objects that Git newly has, and that works of other owners have on the hub.
     pub foreign_objects: Vec<ForeignObject>,
+    /// Deleted Namespaces and CustomResourceDefinitions, with the objects that go with them.
+    pub cascading_deletions: Vec<CascadingDeletion>,
     /// Clusters that join or leave groups.
     pub member_changes: Vec<MemberChange>,
 }
 
 impl Remarks<'_> {
+    /// What somebody should know before the plan is executed. It contains untrusted text.
+    fn warnings(&self) -> Vec<String> {
+        let mut lines = CascadingDeletion::lines(&self.cascading_deletions);
+        lines.extend(self.foreign_lines());
+        lines
+    }
+
     /// One line for each object of another owner; names of sources are untrusted.
     fn foreign_lines(&self) -> Vec<String> {
         let all = &self.foreign_objects;
@@ -172,7 +182,7 @@ pub fn text(plan: &Plan, remarks: &Remarks<'_>, style: ColorMode) -> String {
     out.extend(rest(&rows).map(|rest| rest + "\n"));
     out.extend(remarks.member_changes.iter().map(|change| format!("{change}\n")));
     out.extend(held(plan).into_iter().map(|held| style.styled(TextStyle::Note, held) + "\n"));
-    for line in remarks.foreign_lines() {
+    for line in remarks.warnings() {
         out.push_str(&(style.styled(TextStyle::Warning, escape_untrusted(&line)) + "\n"));
     }
     let failure =
@@ -192,7 +202,7 @@ pub fn markdown(plan: &Plan, remarks: &Remarks<'_>) -> String {
     );
     out.extend(held(plan).into_iter().map(|held| format!("\n{held}\n")));
     out.extend(remarks.member_changes.iter().map(|change| format!("\n{change}\n")));
-    out.extend(remarks.foreign_lines().iter().map(|line| format!("\n{}\n", cell(line))));
+    out.extend(remarks.warnings().iter().map(|line| format!("\n{}\n", cell(line))));
     if printed(plan).next().is_none() {
         return out;
     }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::model::name::{CommitId, RepoPath, SourceId, WorkKey};
 use crate::plan::action::Action;
+use crate::plan::cascading_deletion::CascadingDeletion;
 use crate::plan::foreign_objects::ForeignObject;
 use crate::plan::held::Hold;
 use crate::plan::member_changes::MemberChange;
@@ -151,6 +152,10 @@ pub struct PlanSummary {
     /// Objects that Git newly has, and that works of other owners have on the hub.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub foreign_objects: Vec<ForeignObject>,
+    /// Namespaces and CustomResourceDefinitions that are deleted, and with which clusters delete
+    /// objects that are to stay.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cascading_deletions: Vec<CascadingDeletion>,
     /// Clusters that join or leave groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub member_changes: Vec<MemberChange>,
@@ -190,6 +195,7 @@ impl Plan {
             holds,
             steps,
             foreign_objects: Vec::new(),
+            cascading_deletions: Vec::new(),
             member_changes: Vec::new(),
         }
     }

@@ -35,6 +35,16 @@ struct Entry {
     place: usize,
     /// `updateStrategy.type`; `None` if it is no text.
     kind: Option<Box<str>>,
+    /// `updateStrategy.serverSideApply.ignoreFields` has entries.
+    ignores_fields: bool,
+}
+
+/// What decides about an object.
+enum Deciding<'a> {
+    Entry(&'a Entry),
+    /// An entry that is left out may be about it.
+    Unknown,
+    Nothing,
 }
 
 impl UpdateStrategies {
@@ -44,7 +54,10 @@ impl UpdateStrategies {
         let mut all = Self::default();
         for (place, config) in configs.into_iter().flatten().enumerate() {
             let Some(kind) = config.pointer("/updateStrategy/type") else { continue };
-            let entry = Entry { place, kind: kind.as_str().map(Box::from) };
+            let ignored = config.pointer("/updateStrategy/serverSideApply/ignoreFields");
+            let ignored = ignored.and_then(Value::as_array);
+            let ignores_fields = ignored.is_some_and(|fields| !fields.is_empty());
+            let entry = Entry { place, kind: kind.as_str().map(Box::from), ignores_fields };
             let object = Identity::of_value(config.get("resourceIdentifier"));
             if !object.namespace.contains('*') && !object.name.contains('*') {
                 all.exact.entry(object).or_insert(entry);
@@ -60,17 +73,27 @@ impl UpdateStrategies {
     /// The type of the object's update strategy: that of the first entry about the object that has
     /// one (OCM work agent, config lookup).
     pub(crate) fn of_object(&self, object: &Identity) -> Option<&str> {
+        match self.deciding(object) {
+            Deciding::Entry(entry) => entry.kind.as_deref(),
+            Deciding::Unknown => Some(READ_ONLY),
+            Deciding::Nothing => None,
+        }
+    }
+
+    /// Whether the agent leaves fields of the object as they are on the cluster.
+    pub(crate) fn ignores_fields(&self, object: &Identity) -> bool {
+        matches!(self.deciding(object), Deciding::Entry(Entry { ignores_fields: true, .. }))
+    }
+
+    fn deciding(&self, object: &Identity) -> Deciding<'_> {
         let exact = self.exact.get(object);
         let precedes = |place: usize| exact.is_none_or(|exact| place < exact.place);
         let mut wildcards = self.wildcards.iter().take_while(|(_, entry)| precedes(entry.place));
-        let wildcard = wildcards.find(|(pattern, _)| is_about(pattern, object));
-        if let Some((_, entry)) = wildcard {
-            return entry.kind.as_deref();
+        match wildcards.find(|(pattern, _)| is_about(pattern, object)) {
+            Some((_, entry)) => Deciding::Entry(entry),
+            None if self.rest.is_some_and(precedes) => Deciding::Unknown,
+            None => exact.map_or(Deciding::Nothing, Deciding::Entry),
         }
-        if self.rest.is_some_and(precedes) {
-            return Some(READ_ONLY);
-        }
-        exact.and_then(|exact| exact.kind.as_deref())
     }
 
     /// Whether the agent only reads the object, and does not own it.

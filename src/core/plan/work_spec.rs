@@ -10,6 +10,7 @@ use crate::model::kinds;
 use crate::model::manifest::Identity;
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::DeletionPolicy;
+use crate::plan::immutable::AgentWrite;
 use crate::plan::update_strategies::UpdateStrategies;
 use crate::render::work_folder::wire_size;
 
@@ -54,6 +55,20 @@ impl WorkSpec {
     /// The type of the object's update strategy.
     pub fn update_strategy(&self, object: &Identity) -> Option<&str> {
         self.strategies.of_object(object)
+    }
+
+    /// How the agent writes the object; `None` if it does not change an object that exists.
+    pub fn agent_write(&self, object: &Identity) -> Option<AgentWrite> {
+        match self.update_strategy(object) {
+            None | Some("Update") => Some(AgentWrite::Update),
+            Some("ServerSideApply") => Some(AgentWrite::Apply),
+            Some(_) => None,
+        }
+    }
+
+    /// Whether the agent leaves fields of the object as they are on the cluster.
+    pub fn ignores_fields(&self, object: &Identity) -> bool {
+        self.strategies.ignores_fields(object)
     }
 
     /// Whether the agent only reads the object.

@@ -1,9 +1,11 @@
 //! Compares two desired states, work by work and object by object.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use super::cascading::cascading_deletions;
 use super::difference::{
     AddedObject, ClusterReview, ObjectChange, ObjectDiff, RECREATED_ON_MAX, RemovalOutcome,
     RemovedObject, Review, ReviewCounts, Size, WorkChange, WorkDiff, WorkReview,
@@ -16,6 +18,8 @@ use gitwork_core::model::manifest::Identity;
 use gitwork_core::model::name::{ClusterName, RepoPath, WorkKey, WorkName};
 use gitwork_core::model::work::{ANNOTATION_MANAGED_KEYS, DeletionPolicy, DesiredWork};
 use gitwork_core::plan::MemberChange;
+use gitwork_core::plan::immutable::ImmutableChange;
+use gitwork_core::plan::work_spec::WorkSpec;
 use gitwork_core::render::desired::Desired;
 use gitwork_core::render::renderer::RenderedChange;
 use gitwork_core::render::wire_size;
@@ -46,6 +50,7 @@ impl Review {
             source_frozen: head.frozen.source,
             deletes_frozen: head.frozen.deletes,
             clusters: Vec::new(),
+            cascading_deletions: Vec::new(),
             member_changes: Vec::new(),
             diagnostics: diagnostics::DiagnosticSummary::of(&head.diagnostics),
             new_diagnostics: new_diagnostics(base, head),
@@ -77,6 +82,7 @@ impl Review {
             review.clusters.push(ClusterReview { cluster: cluster.clone(), works });
         }
         note_other_clusters(&mut review.clusters);
+        review.cascading_deletions = cascading_deletions(&review.clusters, base, head);
         review.member_changes = MemberChange::between(base, head, is_shown);
         review
     }
@@ -161,10 +167,14 @@ impl States<'_> {
     fn objects(&self, before: &DesiredWork, old: &Content, new: &Content) -> Vec<ObjectChange> {
         let names: BTreeSet<&ObjectName> =
             old.manifests.keys().chain(new.manifests.keys()).collect();
+        let settings = LazyCell::new(|| WorkSpec::of(new.rest.clone()));
         let changes = names.into_iter().filter_map(|name| {
             let change = match (old.manifests.get(name), new.manifests.get(name)) {
                 (Some(was), Some(is)) if was == is => return None,
-                (Some(was), Some(is)) => ObjectDiff::Changed { fields: diff::diff(was, is) },
+                (Some(was), Some(is)) => ObjectDiff::Changed {
+                    fields: diff::diff(was, is),
+                    immutable: ImmutableChange::in_work(&settings, was, is),
+                },
                 (Some(_), None) => ObjectDiff::Removed(self.outcome(before, old, name)),
                 (None, _) => {
                     let moved_from = self.moves.to(&before.key, name).map(Box::new);

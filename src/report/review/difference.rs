@@ -11,6 +11,8 @@ use gitwork_core::model::diagnostic::Diagnostic;
 use gitwork_core::model::name::{ClusterName, CommitId, RepoPath, WorkKey, WorkName};
 use gitwork_core::model::work::DeletionPolicy;
 use gitwork_core::plan::MemberChange;
+use gitwork_core::plan::cascading_deletion::CascadingDeletion;
+use gitwork_core::plan::immutable::ImmutableChange;
 use gitwork_core::text::diagnostics;
 use gitwork_core::text::diff::FieldDiff;
 use gitwork_core::text::escape::json_text;
@@ -32,6 +34,10 @@ pub struct Review {
     pub deletes_frozen: bool,
     /// The clusters with works that are not unchanged.
     pub clusters: Vec<ClusterReview>,
+    /// Namespaces and CustomResourceDefinitions that are deleted, and with which clusters delete
+    /// objects that are to stay.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cascading_deletions: Vec<CascadingDeletion>,
     /// The clusters that join or leave groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub member_changes: Vec<MemberChange>,
@@ -240,6 +246,9 @@ pub enum ObjectDiff {
     Changed {
         /// The fields that differ; values of Secrets are hidden.
         fields: FieldDiff,
+        /// One of them that Kubernetes never lets change.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        immutable: Option<ImmutableChange>,
     },
 }
 
@@ -321,6 +330,20 @@ impl WorkChange {
             }
             Self::Added { .. } | Self::Frozen => Vec::new(),
         }
+    }
+
+    /// The changed objects with a field that cannot change.
+    pub(super) fn immutable_changes(
+        &self,
+    ) -> impl Iterator<Item = (&ObjectName, &ImmutableChange)> {
+        let objects = match self {
+            Self::Changed(diff) => &diff.objects[..],
+            _ => &[],
+        };
+        objects.iter().filter_map(|one| match &one.change {
+            ObjectDiff::Changed { immutable, .. } => Some((&one.object, immutable.as_ref()?)),
+            ObjectDiff::Added { .. } | ObjectDiff::Removed(_) => None,
+        })
     }
 
     /// Whether the work is deleted, and every object of it moves to another work.

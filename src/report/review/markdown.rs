@@ -1,7 +1,7 @@
 //! Prints a review as a pull-request comment.
 
 use super::difference::{Review, WorkChange, WorkReview};
-use super::print::{Group, bytes, details, groups, guarded, recreated, remarks, totals};
+use super::print::{Group, bytes, details, groups, guarded, losses, remarks, totals};
 use super::words::headline;
 use crate::forge::WebPages;
 use gitwork_core::limits;
@@ -63,8 +63,8 @@ fn overview(review: &Review, groups: &[Group<'_>], links: &Links<'_>) -> String 
     for remark in remarks(review) {
         out.push_str(&format!("> ⚠️ {remark}\n"));
     }
-    if let Some(remark) = recreated(review) {
-        out.push_str(&format!("> ⚠️ {}\n", code(&remark)));
+    for line in losses(review) {
+        out.push_str(&format!("> ⚠️ {}\n", code(&line)));
     }
     for line in guarded(review) {
         out.push_str(&format!("> ⏸️ {}\n", code(&line)));

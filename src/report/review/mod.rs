@@ -4,12 +4,13 @@
 //!
 //! - `difference`: the result, which is also the JSON output.
 //! - `moves`: objects that move from one work to another.
-//! - `immutable`: fields that Kubernetes never lets change, which holds a move.
+//! - `cascading`: what a cluster deletes together with a Namespace or a CustomResourceDefinition.
 //! - `compare`: the comparison.
 //! - `guards`: what the daemon's guards would hold.
 //! - `words`: the changes in words.
 //! - `print`, `markdown`: the result for a terminal and for a pull request.
 
+mod cascading;
 #[cfg(test)]
 mod change_tests;
 mod compare;

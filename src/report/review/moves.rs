@@ -13,7 +13,7 @@ use gitwork_core::model::manifest::Identity;
 use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
 use gitwork_core::model::object_digest::ObjectDigest;
 use gitwork_core::model::work::DesiredWork;
-use gitwork_core::plan::moves::immutable;
+use gitwork_core::plan::immutable::ImmutableChange;
 use gitwork_core::plan::work_spec::WorkSpec;
 use gitwork_core::render::desired::{Desired, FrozenWork};
 use gitwork_core::text::diff::{self, FieldDiff};
@@ -282,11 +282,10 @@ impl Giver<'_> {
         }
         let Some(object) = receiver.identity(digest) else { return MoveForecast::Kept };
         let manifests = self.side.spec.manifest(digest).zip(receiver.spec.manifest(digest));
-        if let (None | Some("Update" | "ServerSideApply"), Some((was, is))) =
-            (receiver.spec.update_strategy(&object), manifests)
-            && let Some(field) = immutable::changed_field(was, is)
+        if let (Some(write), Some((was, is))) = (receiver.spec.agent_write(&object), manifests)
+            && let Some(change) = ImmutableChange::between(was, is, write)
         {
-            return MoveForecast::ImmutableField { field };
+            return MoveForecast::ImmutableField { field: change.field };
         }
         let sides = [&self.side, receiver];
         match is_too_large || sides.iter().any(|side| side.spec.disowns(&object)) {

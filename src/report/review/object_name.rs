@@ -5,9 +5,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use gitwork_core::config::ocm_rules;
+use gitwork_core::model::defaults::TEMPLATE;
 use gitwork_core::model::kinds::KindIndex;
 use gitwork_core::model::manifest::Identity;
 use gitwork_core::model::object_digest::ObjectDigest;
+use gitwork_core::model::work::DesiredWork;
 
 /// The name of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
@@ -46,6 +48,14 @@ impl ObjectName {
             namespace: text("/metadata/namespace"),
             name: text("/metadata/name"),
         }
+    }
+
+    /// The names of a work's objects.
+    pub(super) fn all_of(work: &DesiredWork) -> Vec<Self> {
+        let spec = work.body.spec.value();
+        let template = spec.get(TEMPLATE).unwrap_or(&spec);
+        let manifests = template.pointer("/workload/manifests").and_then(Value::as_array);
+        manifests.into_iter().flatten().map(Self::of).collect()
     }
 
     /// What identifies the object.

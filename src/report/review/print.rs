@@ -1,6 +1,6 @@
 //! Prints a review for a terminal. A comment has the same words: see `markdown`.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::difference::{ObjectDiff, RemovalOutcome, Review, Size, WorkChange, WorkReview};
 use super::guards::Signatures;
@@ -8,8 +8,16 @@ use super::moves::MovedFrom;
 use super::object_name::ObjectName;
 use super::words::{WriteName, headline, named, origin_words, outcome_words};
 use gitwork_core::model::name::{ClusterName, WorkName};
+use gitwork_core::plan::cascading_deletion::CascadingDeletion;
+use gitwork_core::plan::immutable::ImmutableOutcome;
 use gitwork_core::text::escape::escape_untrusted;
 use gitwork_core::text::style::{ColorMode, TextStyle, count};
+use gitwork_core::text::truncate::truncate_chars;
+
+/// Lines about objects that cannot change in place; the others are counted.
+const LINES_MAX: usize = 10;
+/// Characters of an object's name in such a line.
+const NAME_CHARS_MAX: usize = 200;
 
 /// Works of one name with the same change on several clusters, as a change of a shared file gives.
 pub(super) struct Group<'a> {
@@ -72,8 +80,11 @@ pub fn text(review: &Review, style: ColorMode) -> String {
     for change in &review.member_changes {
         out.push_str(&format!("{change}\n"));
     }
-    for line in remarks(review).into_iter().chain(recreated(review)) {
+    for line in remarks(review) {
         out.push_str(&format!("{}\n", style.styled(TextStyle::Warning, line)));
+    }
+    for line in losses(review) {
+        out.push_str(&format!("{}\n", style.styled(TextStyle::Warning, escape_untrusted(&line))));
     }
     for line in guarded(review) {
         out.push_str(&format!("{}\n", style.styled(TextStyle::Note, escape_untrusted(&line))));
@@ -119,8 +130,11 @@ pub(super) fn details(out: &mut String, work: &WorkReview, style: ColorMode) {
                         details.added(object, moved_from.as_deref());
                     }
                     ObjectDiff::Removed(outcome) => details.removed(object, outcome),
-                    ObjectDiff::Changed { fields } => {
-                        details.line('~', TextStyle::Warning, object, "");
+                    ObjectDiff::Changed { fields, immutable } => {
+                        let words =
+                            immutable.as_ref().map(|change| format!(": {}", change.words()));
+                        let words = words.unwrap_or_default();
+                        details.line('~', TextStyle::Warning, object, &words);
                         fields.write_text(details.out, FIELD_INDENT, style);
                     }
                 }
@@ -192,8 +206,45 @@ pub(super) fn remarks(review: &Review) -> Vec<String> {
     remarks
 }
 
+/// Remarks on what clusters lose by the change, and on what its agents cannot apply. They contain
+/// untrusted text.
+pub(super) fn losses(review: &Review) -> Vec<String> {
+    let mut lines = CascadingDeletion::lines(&review.cascading_deletions);
+    lines.extend(immutable_lines(review));
+    lines.extend(recreated(review));
+    lines
+}
+
+/// One line for each object of a work with a field that cannot change. Those that agents cannot
+/// apply come first.
+fn immutable_lines(review: &Review) -> Vec<String> {
+    let mut clusters: BTreeMap<_, Vec<&str>> = BTreeMap::new();
+    for work in review.works() {
+        for (object, change) in work.change.immutable_changes() {
+            let key = (change.outcome, object, &work.key.work, &*change.field);
+            clusters.entry(key).or_default().push(work.key.cluster.as_str());
+        }
+    }
+    let line = |((outcome, object, work, field), clusters): (_, Vec<&str>)| {
+        let object = ObjectName::to_string(object);
+        let object = truncate_chars(&object, NAME_CHARS_MAX);
+        let clusters = named(clusters.into_iter(), str::to_owned);
+        let what = match outcome {
+            ImmutableOutcome::Fails => format!("must be recreated on {clusters}"),
+            ImmutableOutcome::Recreates => {
+                format!("is deleted and created again by the agent of {clusters}")
+            }
+        };
+        format!("{object} of {work} {what}: {field} cannot change.")
+    };
+    let left = clusters.len().saturating_sub(LINES_MAX);
+    let rest =
+        (left > 0).then(|| format!("{} that cannot change in place.", count(left, "more object")));
+    clusters.into_iter().take(LINES_MAX).map(line).chain(rest).collect()
+}
+
 /// A remark on objects that leave one cluster for another.
-pub(super) fn recreated(review: &Review) -> Option<String> {
+fn recreated(review: &Review) -> Option<String> {
     let (mut number, mut from, mut to) = (0, BTreeSet::new(), BTreeSet::new());
     for work in review.works() {
         let WorkChange::Deleted { recreated_on, .. } = &work.change else { continue };

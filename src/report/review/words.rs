@@ -9,6 +9,7 @@ use super::moves::{MoveForecast, MovedFrom};
 use super::object_name::ObjectName;
 use gitwork_core::model::name::{ClusterName, WorkName};
 use gitwork_core::model::work::DeletionPolicy;
+use gitwork_core::plan::immutable::ImmutableOutcome;
 use gitwork_core::plan::moves::CREATE_AGAIN;
 use gitwork_core::text::style::{TextStyle, count};
 
@@ -111,7 +112,7 @@ fn changed_words(diff: &WorkDiff, write: WriteName) -> String {
     let mut words = Vec::new();
     let changed = diff.objects.iter().filter(|object| !moves(&object.change)).count();
     if changed > 0 {
-        words.push(count(changed, "object"));
+        words.push(format!("{}{}", count(changed, "object"), recreated_words(diff)));
     }
     if !diff.spec.is_empty() {
         words.push("its settings".into());
@@ -140,6 +141,22 @@ fn changed_words(diff: &WorkDiff, write: WriteName) -> String {
         Some(false) if change.is_empty() => "is resumed by this change".into(),
         Some(false) => format!("{change}, and is resumed by this change"),
     }
+}
+
+/// ` (1 must be recreated)`.
+fn recreated_words(diff: &WorkDiff) -> String {
+    let number = |outcome| {
+        let changes = diff.objects.iter().filter_map(|object| match &object.change {
+            ObjectDiff::Changed { immutable, .. } => immutable.as_ref(),
+            ObjectDiff::Added { .. } | ObjectDiff::Removed(_) => None,
+        });
+        changes.filter(|change| change.outcome == outcome).count()
+    };
+    let (fail, again) = (number(ImmutableOutcome::Fails), number(ImmutableOutcome::Recreates));
+    let words = [(fail, "must be recreated"), (again, "deleted and created again")];
+    let words = words.into_iter().filter(|(number, _)| *number > 0);
+    let words: Vec<String> = words.map(|(number, what)| format!("{number} {what}")).collect();
+    if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
 }
 
 /// `2 objects move to shop2`.

@@ -7,7 +7,6 @@
 //! - `progress`: how far each move has come.
 //! - `body`: what the works of a move have on the hub meanwhile.
 //! - `receiving`: what a work gets, and what it must go on owning meanwhile.
-//! - `immutable`: fields that no move can change.
 //! - `leaving`: objects that have moved, and that the agent has not removed from the giving work.
 //! - `remaining_owners`: works that must still own an object when another one gives it up.
 //!
@@ -18,7 +17,6 @@
 
 mod body;
 mod find;
-pub mod immutable;
 mod leaving;
 mod object_move;
 mod progress;

@@ -9,9 +9,9 @@ use crate::model::kinds;
 use crate::model::manifest::Identity;
 use crate::model::name::WorkKey;
 use crate::model::object_digest::ObjectDigest;
+use crate::plan::immutable::ImmutableChange;
 use crate::plan::inputs::PlanInputs;
 use crate::plan::moves::find::{FoundMove, Receiver};
-use crate::plan::moves::immutable;
 use crate::plan::moves::leaving::LeavingObjects;
 use crate::plan::moves::object_move::{CREATE_AGAIN, MoveProgress, ObjectMove};
 use crate::plan::observed::{ListedObject, ObservedWork};
@@ -129,11 +129,9 @@ impl<'a> Side<'a> {
         digest: ObjectDigest,
     ) -> Option<String> {
         let is_listed = receiver.on_hub.is_some_and(|there| there.object(digest).is_some());
-        let strategy = receiver.spec.update_strategy(object);
-        if is_listed || !matches!(strategy, None | Some("Update" | "ServerSideApply")) {
-            return None;
-        }
-        immutable::changed_field(self.spec.manifest(digest)?, receiver.spec.manifest(digest)?)
+        let write = receiver.spec.agent_write(object).filter(|_| !is_listed)?;
+        let (was, is) = (self.spec.manifest(digest)?, receiver.spec.manifest(digest)?);
+        Some(ImmutableChange::between(was, is, write)?.field)
     }
 
     /// Why the agent failed to apply the object, if it did.
