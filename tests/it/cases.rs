@@ -9,13 +9,14 @@
 //! - `case.yaml`: what the case shows, and options; see [`CaseFile`].
 //! - `expected.txt`: the output. `GITWORK_UPDATE=1 cargo test --test it cases::` rewrites it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gitwork_core::config::tenancy::{Tenancy, TenantRule};
 use gitwork_core::config::{AdoptionPolicy, Budgets, SchemaPolicy};
+use gitwork_core::model::diagnostic::{Diagnostic, Scope};
 use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::{ClusterName, ObjectId, RepoPath, WorkKey};
 use gitwork_core::model::snapshot::Snapshot;
@@ -223,16 +224,32 @@ impl Case {
         }
     }
 
+    fn renderer(&self) -> Renderer {
+        let tenancy: Tenancy = self.file.policy.clone().into();
+        let renderer = Renderer::new(source()).with_tenancy(tenancy);
+        let mut renderer = renderer.with_schema_checks(self.schema_checks());
+        renderer.set_facts(self.facts());
+        renderer
+    }
+
+    /// What a rendered state says of one cluster.
+    fn of_cluster(desired: &Desired, cluster: &ClusterName) -> String {
+        let concerns = |one: &&Diagnostic| match &one.scope {
+            Scope::Source | Scope::Group(_) => true,
+            Scope::Cluster(of) => of == cluster,
+            Scope::Work(key) => key.cluster == *cluster,
+        };
+        let works: Vec<_> = WorkKey::entries_of(&desired.works, cluster).collect();
+        let frozen = desired.frozen.works.iter().filter(|key| key.cluster == *cluster);
+        let frozen: Vec<&WorkKey> = frozen.collect();
+        let found: Vec<&Diagnostic> = desired.diagnostics.iter().filter(concerns).collect();
+        format!("{works:#?}\n{frozen:#?}\n{found:#?}")
+    }
+
     fn outcome(&self) -> Outcome {
         let mut objects = MemoryObjects::default();
         let render = |root: ObjectId, objects: &MemoryObjects| {
-            let tenancy: Tenancy = self.file.policy.clone().into();
-            let snapshot = Snapshot { commit: None, root, objects };
-            let mut renderer = Renderer::new(source())
-                .with_tenancy(tenancy)
-                .with_schema_checks(self.schema_checks());
-            renderer.set_facts(self.facts());
-            renderer.render(&snapshot).unwrap()
+            self.renderer().render(&Snapshot { commit: None, root, objects }).unwrap()
         };
         let before_root = self.before.as_ref().map(|files| objects.add(files));
         let root = objects.add(&self.repository);
@@ -424,6 +441,29 @@ fn compact(work: &DesiredWork) -> String {
         writeln!(text, "  manifest {manifest}").unwrap();
     }
     text
+}
+
+#[test]
+fn one_cluster_is_rendered_as_it_is_among_all() {
+    let mut compared = 0;
+    for folder in folders() {
+        let case = Case::read(folder.clone());
+        let mut objects = MemoryObjects::default();
+        let root = objects.add(&case.repository);
+        let snapshot = Snapshot { commit: None, root, objects: &objects };
+        let all = case.renderer().render(&snapshot).unwrap();
+        let clusters: BTreeSet<ClusterName> =
+            all.named_works().map(|key| key.cluster.clone()).collect();
+        for cluster in clusters {
+            let (mut renderer, selected) = (case.renderer(), cluster.clone());
+            renderer.select_clusters(move |one| *one == selected);
+            let one = renderer.render(&snapshot).unwrap();
+            let [one, among_all] = [&one, &all].map(|state| Case::of_cluster(state, &cluster));
+            assert_eq!(one, among_all, "{}: {cluster}", folder.display());
+            compared += 1;
+        }
+    }
+    assert!(compared > 100, "{compared}");
 }
 
 #[test]
