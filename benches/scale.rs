@@ -1,6 +1,6 @@
 //! Measures what planning and status of one source cost at 1,000, 10,000 and 100,000 works, what a
-//! group of 1,000 clusters costs with rendering, and what a million works over ten hubs cost, in the
-//! pure core: without a network, a hub or a Git repository. `docs/scaling.md` has the results.
+//! group of 1,000 clusters costs with rendering, and what a million works over ten hubs cost, in
+//! the pure core: without a network, a hub or a Git repository. `docs/scaling.md` has the results.
 //!
 //! Each size runs in a process of its own, for its memory. Each figure is the shortest of several
 //! rounds, because other programs on the machine only ever add time.

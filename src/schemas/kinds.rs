@@ -8,6 +8,7 @@ use crate::finding::{Problem, shown};
 use crate::suggest::did_you_mean;
 use crate::table::{Kind, Minors, Table, table};
 use crate::version::KubernetesVersion;
+pub(crate) use removed::Deprecation;
 use removed::Removed;
 
 /// The cluster that objects are for.
@@ -59,13 +60,6 @@ pub(crate) enum Lookup<'a> {
     /// There is no such kind: the problem, whether it is about `kind` rather than `apiVersion`, and
     /// the message.
     None(Problem, bool, String),
-}
-
-/// Why another kind or version should be used.
-pub(crate) struct Deprecation {
-    pub(crate) message: String,
-    /// What to do, where another version of the kind is no answer.
-    pub(crate) help: Option<&'static str>,
 }
 
 /// Whether Kubernetes itself has an API group. Its kinds are not custom kinds.

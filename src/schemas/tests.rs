@@ -653,7 +653,8 @@ fn custom_objects_against_their_crd() {
         (
             "target",
             json!("dsk"),
-            "/spec/target: `target` is \"dsk\", and must be one of disk, s3; did you mean \"disk\"?",
+            "/spec/target: `target` is \"dsk\", and must be one of disk, s3; did you mean \
+             \"disk\"?",
         ),
         ("tags", json!(["a", "a"]), "/spec/tags/1: `tags` has this item twice"),
         ("tags", json!([]), "/spec/tags: `tags` has 0 items; at least 1 is needed"),

@@ -181,7 +181,8 @@ fn schema_examples() -> Vec<(Code, Files)> {
         (Code::RemovedVersion, job("batch/v1beta1", "CronJob", "")),
         (Code::DeprecatedVersion, {
             let flow = "apiVersion: flowcontrol.apiserver.k8s.io/v1beta3\nkind: FlowSchema\n\
-                        metadata:\n  name: web\nspec: {priorityLevelConfiguration: {name: exempt}}\n";
+                        metadata:\n  name: web\nspec:\n  priorityLevelConfiguration: {name: \
+                        exempt}\n";
             let version = "kubernetesVersion: \"1.31\"\n";
             tree([
                 ("clusters/edge-1/cluster.yaml", version),

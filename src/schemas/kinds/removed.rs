@@ -1,7 +1,13 @@
 //! Kinds that Kubernetes had before the minors of the table, and kinds that it advises against.
 
-use crate::kinds::Deprecation;
 use crate::table::Kind;
+
+/// Why another kind or version should be used.
+pub(crate) struct Deprecation {
+    pub(crate) message: String,
+    /// What to do, where another version of the kind is no answer.
+    pub(crate) help: Option<&'static str>,
+}
 
 /// A kind that no minor of the table has.
 pub(super) struct Removed {
