@@ -22,10 +22,13 @@ use gitwork_core::model::name::{ClusterName, ObjectId, RepoPath, WorkKey};
 use gitwork_core::model::snapshot::Snapshot;
 use gitwork_core::model::work::DesiredWork;
 use gitwork_core::plan::added_works::AddedWorks;
+use gitwork_core::plan::cascading_deletion::{self, CascadingDeletion, HubPlanInputs};
 use gitwork_core::plan::folder_removal::{FolderRemoval, last_known_state};
 use gitwork_core::plan::moves::MovingWorks;
 use gitwork_core::plan::observed::{Observed, ObservedWork, WorkContent};
-use gitwork_core::plan::{self, LastKnownStates, Plan, PlanPolicy, Remarks, removed_candidates};
+use gitwork_core::plan::{
+    self, LastKnownStates, Plan, PlanPolicy, PlanSummary, Remarks, removed_candidates,
+};
 use gitwork_core::render::desired::{Desired, UncertainMembers};
 use gitwork_core::render::object_checks::{KubernetesVersion, SchemaChecks};
 use gitwork_core::render::renderer::Renderer;
@@ -100,9 +103,11 @@ struct Case {
 /// What commands print with `-o json` for each case.
 pub fn json_outputs() -> Vec<(String, Vec<(OutputKind, Value)>)> {
     let of_case = |folder: &PathBuf| {
-        let Outcome { desired, plan, review, .. } = Case::read(folder.clone()).outcome();
+        let outcome = Case::read(folder.clone()).outcome();
+        let Outcome { desired, plan, review, cascading_deletions, .. } = outcome;
         let text = diagnostics::json(&desired.diagnostics, usize::MAX);
-        let plan = json!(plan.summary(&desired.source));
+        let plan = PlanSummary { cascading_deletions, ..plan.summary(&desired.source) };
+        let plan = json!(plan);
         let mut all = vec![(OutputKind::Validate, text), (OutputKind::Plan, plan.to_string())];
         all.extend(review.map(|review| (OutputKind::PlanBase, review.json())));
         let all = all.into_iter().map(|(kind, text)| (kind, serde_json::from_str(&text).unwrap()));
@@ -264,8 +269,12 @@ impl Case {
         });
         let history = history.map(|history| history.of(&desired, &observed));
         let last_known = history.as_ref().map(|found| found.last_known.clone()).unwrap_or_default();
+        let plan = plan::plan(&desired, &observed, &last_known, &self.policy());
+        let inputs =
+            HubPlanInputs { desired: &desired, observed: &observed, last_known: &last_known };
         Outcome {
-            plan: plan::plan(&desired, &observed, &last_known, &self.policy()),
+            cascading_deletions: cascading_deletion::on_hub(inputs, &plan, |_| true),
+            plan,
             review: before.map(|before| Review {
                 holds: review::would_hold(&before, &desired, &self.policy(), None),
                 ..Review::new(&before, &desired)
@@ -290,7 +299,7 @@ impl Case {
 }
 
 /// JSON Merge Patch (RFC 7396).
-fn merge(target: &mut Value, patch: Value) {
+pub fn merge(target: &mut Value, patch: Value) {
     let Value::Object(patch) = patch else { return *target = patch };
     if !target.is_object() {
         *target = json!({});
@@ -361,6 +370,7 @@ struct Outcome {
     desired: Desired,
     history: Found,
     plan: Plan,
+    cascading_deletions: Vec<CascadingDeletion>,
     review: Option<Review>,
 }
 
@@ -376,13 +386,18 @@ impl Outcome {
             Section::Diagnostics => diagnostics::text(&self.desired.diagnostics, ColorMode::Plain),
             Section::Frozen => self.frozen(),
             Section::History => self.history.text.clone(),
-            Section::Plan => plan::text(&self.plan, &Remarks::default(), ColorMode::Plain),
+            Section::Plan => plan::text(&self.plan, &self.remarks(), ColorMode::Plain),
             Section::Works => works.map(compact).collect(),
             Section::ManifestWorks => works.map(manifest_work).collect(),
             Section::Review => review::text(review(), ColorMode::Plain),
             Section::ReviewMarkdown => review::markdown(review(), None),
             Section::ReviewJson => review().json() + "\n",
         }
+    }
+
+    fn remarks(&self) -> Remarks<'_> {
+        let cascading_deletions = self.cascading_deletions.clone();
+        Remarks { cascading_deletions, ..Remarks::default() }
     }
 
     fn frozen(&self) -> String {

@@ -45,6 +45,7 @@ mod hostile_ssh;
 mod hub;
 mod hub_contract;
 mod hub_program;
+mod immutable_fields;
 mod import;
 mod init;
 mod leader_election;

@@ -10,7 +10,6 @@ use crate::model::kinds;
 use crate::model::manifest::Identity;
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::DeletionPolicy;
-use crate::plan::immutable::AgentWrite;
 use crate::plan::update_strategies::UpdateStrategies;
 use crate::render::work_folder::wire_size;
 
@@ -20,6 +19,15 @@ pub struct WorkSpec {
     manifests: BTreeMap<ObjectDigest, Value>,
     strategies: UpdateStrategies,
     delete_option: DeletionPolicy,
+}
+
+/// How the agent writes an object that exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AgentWrite {
+    /// With the update strategy `Update`.
+    Update,
+    /// With `ServerSideApply`.
+    Apply,
 }
 
 impl WorkSpec {

@@ -16,6 +16,8 @@ mod change_tests;
 mod compare;
 mod difference;
 mod guards;
+#[cfg(test)]
+mod loss_tests;
 mod markdown;
 mod moves;
 mod object_name;

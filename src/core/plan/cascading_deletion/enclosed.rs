@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{EnclosingKind, EnclosingObject};
+use crate::model::defaults::TEMPLATE;
 use crate::model::digest::Digest;
 use crate::model::kinds;
 use crate::model::object_digest::ObjectDigest;
 use crate::model::value_path::value_at;
 use crate::model::work::DesiredWork;
+use crate::plan::cascading_deletion::deletion::{EnclosingKind, EnclosingObject};
 
 /// The place of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,7 +63,7 @@ impl EnclosedObjects {
     pub fn of(&mut self, work: &DesiredWork) -> Arc<[Enclosed]> {
         let read = || {
             let spec = work.body.spec.value();
-            let template = spec.get(crate::model::defaults::TEMPLATE).unwrap_or(&spec);
+            let template = spec.get(TEMPLATE).unwrap_or(&spec);
             let manifests = value_at(template, "/workload/manifests").and_then(Value::as_array);
             manifests.into_iter().flatten().map(|one| Enclosed::of(one, work)).collect()
         };

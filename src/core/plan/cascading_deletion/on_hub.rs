@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::{
-    CascadingDeletion, CascadingDeletions, ClusterLosses, Deleted, EnclosedObjects, EnclosingKind,
-    EnclosingObject,
-};
 use crate::model::manifest::Identity;
 use crate::model::name::{ClusterName, WorkKey};
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::{DeletionPolicy, DesiredWork};
+use crate::plan::cascading_deletion::deletion::{
+    CascadingDeletion, CascadingDeletions, ClusterLosses, Deleted, EnclosingKind, EnclosingObject,
+};
+use crate::plan::cascading_deletion::enclosed::EnclosedObjects;
 use crate::plan::last_known::LastKnownStates;
 use crate::plan::observed::{ListedObject, Observed, ObservedWork};
 use crate::plan::reason::Reason;
@@ -81,7 +81,9 @@ impl<'a> HubPlanInputs<'a> {
     /// The objects that a work loses once its step is executed.
     fn dropped(self, step: &PlanStep) -> Vec<Dropped<'a>> {
         let Some(work) = self.observed.works.get(&step.key) else { return Vec::new() };
-        if !work.is_ours(&self.desired.source) || work.deleting || stays(&step.reason) {
+        // Before an agent has seen the work, its objects do not exist.
+        let exists = work.agent.seen && !work.deleting;
+        if !work.is_ours(&self.desired.source) || !exists || stays(&step.reason) {
             return Vec::new();
         }
         let wanted = self.desired.works.get(&step.key);

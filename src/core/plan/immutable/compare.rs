@@ -3,7 +3,7 @@
 //! It fills in defaults, reads quantities by their amount, and takes what is empty for absent. So
 //! texts of two manifests can differ where their objects do not.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Maps of users' keys: no key of them has a default.
 const USER_MAPS: [&str; 5] = ["annotations", "labels", "limits", "matchLabels", "nodeSelector"];
@@ -30,11 +30,10 @@ pub(super) fn differ(was: &Value, is: &Value) -> bool {
 fn differ_unless(was: &Value, is: &Value, is_same: fn(&Value, &Value) -> bool) -> bool {
     match (was, is) {
         (Value::Object(was), Value::Object(is)) => {
-            let differs = |name: &String| match (was.get(name), is.get(name)) {
+            fields(was, is).any(|(_, values)| match values {
                 (Some(was), Some(is)) => differ_unless(was, is, is_same),
                 (one, other) => one.or(other).is_some_and(|value| !is_empty(value)),
-            };
-            was.keys().chain(is.keys()).any(differs)
+            })
         }
         (Value::Array(was), Value::Array(is)) => {
             let differs = |(was, is)| differ_unless(was, is, is_same);
@@ -44,19 +43,32 @@ fn differ_unless(was: &Value, is: &Value, is_same: fn(&Value, &Value) -> bool) -
     }
 }
 
+/// A field of two objects, in each of them.
+type Field<'a> = (&'a String, (Option<&'a Value>, Option<&'a Value>));
+
+/// Each field of two objects once: a field of both that was compared twice would be compared
+/// exponentially often in its depth.
+fn fields<'a>(
+    was: &'a Map<String, Value>,
+    is: &'a Map<String, Value>,
+) -> impl Iterator<Item = Field<'a>> {
+    let before = was.iter().map(|(name, value)| (name, (Some(value), is.get(name))));
+    let added = is.iter().filter(|(name, _)| !was.contains_key(*name));
+    before.chain(added.map(|(name, value)| (name, (None, Some(value)))))
+}
+
 /// Whether two values differ whatever defaults the API server fills in: it fills in no lists, and
 /// nothing into the maps of users.
 pub(super) fn certainly_differ(was: &Value, is: &Value) -> bool {
     match (was, is) {
         (Value::Object(was), Value::Object(is)) => {
-            let differs = |name: &String| match (was.get(name), is.get(name)) {
+            fields(was, is).any(|(name, values)| match values {
                 (Some(was), Some(is)) if is_user_map(name) => {
                     differ_unless(was, is, is_same_amount)
                 }
                 (Some(was), Some(is)) => certainly_differ(was, is),
                 (one, other) => one.or(other).is_some_and(|value| has_no_default(name, value)),
-            };
-            was.keys().chain(is.keys()).any(differs)
+            })
         }
         (Value::Array(was), Value::Array(is)) => {
             was.len() != is.len() || was.iter().zip(is).any(|(was, is)| certainly_differ(was, is))
@@ -184,6 +196,12 @@ mod tests {
         let differs = |was, is| certainly_differ(&labels(was), &labels(is));
         assert!(differs(json!({"a": "b"}), json!({"a": "b", "c": "d"})));
         assert!(!differs(json!({"a": "b"}), json!({"a": "b"})));
+    }
+
+    #[test]
+    fn deep_values_are_compared_once() {
+        let deep = (0..100).fold(json!("a"), |inner, _| json!({"a": inner, "labels": {"b": "c"}}));
+        assert!(!differ(&deep, &deep.clone()) && !certainly_differ(&deep, &deep.clone()));
     }
 
     fn values() -> impl Strategy<Value = Value> {

@@ -19,16 +19,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::model::kinds;
-use crate::plan::work_spec::WorkSpec;
-
-/// How the agent writes an object that exists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AgentWrite {
-    /// With the update strategy `Update`.
-    Update,
-    /// With `ServerSideApply`.
-    Apply,
-}
+use crate::plan::work_spec::{AgentWrite, WorkSpec};
 
 /// What an agent makes of the change of a field that cannot change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
