@@ -1,6 +1,7 @@
 //! The update strategies of a work's objects, indexed: a work may have thousands of both.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -35,8 +36,8 @@ struct Entry {
     place: usize,
     /// `updateStrategy.type`; `None` if it is no text.
     kind: Option<Box<str>>,
-    /// `updateStrategy.serverSideApply.ignoreFields` has entries.
-    ignores_fields: bool,
+    /// `updateStrategy.serverSideApply.ignoreFields`, if it has entries.
+    ignored: Option<Arc<[Value]>>,
 }
 
 /// What decides about an object.
@@ -55,9 +56,9 @@ impl UpdateStrategies {
         for (place, config) in configs.into_iter().flatten().enumerate() {
             let Some(kind) = config.pointer("/updateStrategy/type") else { continue };
             let ignored = config.pointer("/updateStrategy/serverSideApply/ignoreFields");
-            let ignored = ignored.and_then(Value::as_array);
-            let ignores_fields = ignored.is_some_and(|fields| !fields.is_empty());
-            let entry = Entry { place, kind: kind.as_str().map(Box::from), ignores_fields };
+            let ignored = ignored.and_then(Value::as_array).filter(|fields| !fields.is_empty());
+            let ignored = ignored.map(|fields| fields.as_slice().into());
+            let entry = Entry { place, kind: kind.as_str().map(Box::from), ignored };
             let object = Identity::of_value(config.get("resourceIdentifier"));
             if !object.namespace.contains('*') && !object.name.contains('*') {
                 all.exact.entry(object).or_insert(entry);
@@ -80,9 +81,13 @@ impl UpdateStrategies {
         }
     }
 
-    /// Whether the agent leaves fields of the object as they are on the cluster.
-    pub(crate) fn ignores_fields(&self, object: &Identity) -> bool {
-        matches!(self.deciding(object), Deciding::Entry(Entry { ignores_fields: true, .. }))
+    /// The entries of `ignoreFields` for the object: its agent leaves these fields as they are on
+    /// the cluster.
+    pub(crate) fn ignored_fields(&self, object: &Identity) -> &[Value] {
+        match self.deciding(object) {
+            Deciding::Entry(entry) => entry.ignored.as_deref().unwrap_or_default(),
+            Deciding::Unknown | Deciding::Nothing => &[],
+        }
     }
 
     fn deciding(&self, object: &Identity) -> Deciding<'_> {

@@ -74,9 +74,10 @@ impl WorkSpec {
         }
     }
 
-    /// Whether the agent leaves fields of the object as they are on the cluster.
-    pub fn ignores_fields(&self, object: &Identity) -> bool {
-        self.strategies.ignores_fields(object)
+    /// The entries of `ignoreFields` for the object: its agent leaves these fields as they are on
+    /// the cluster.
+    pub fn ignored_fields(&self, object: &Identity) -> &[Value] {
+        self.strategies.ignored_fields(object)
     }
 
     /// Whether the agent only reads the object.

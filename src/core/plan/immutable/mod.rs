@@ -10,6 +10,7 @@
 
 mod advice;
 mod compare;
+mod ignored;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -66,11 +67,17 @@ impl ImmutableChange {
     }
 
     /// As [`Self::between`], of an object that stays in its work. `work` is the work afterwards.
-    /// `None` also if its agent does not write the object, or leaves out fields of it.
+    /// `None` also if its agent does not write the object, or leaves the field as it is.
     pub fn in_work(work: &WorkSpec, before: &Value, after: &Value) -> Option<Self> {
         let object = kinds::guessed_identity(after);
-        let write = work.agent_write(&object).filter(|_| !work.ignores_fields(&object))?;
-        Self::between(before, after, write)
+        let write = work.agent_write(&object)?;
+        match work.ignored_fields(&object) {
+            [] => Self::between(before, after, write),
+            ignored => {
+                let without = |manifest| ignored::without(ignored, manifest);
+                Self::between(&without(before)?, &without(after)?, write)
+            }
+        }
     }
 
     /// What happens, why, and what to do.
