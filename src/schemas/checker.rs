@@ -28,6 +28,8 @@ pub(crate) struct Checker<'a> {
     pub(crate) is_uncertain: bool,
     /// ` (edge-7 runs 1.31)`, or empty.
     pub(crate) runs: String,
+    /// What messages call the object as a whole.
+    pub(crate) object: String,
     /// Whether values must not be in messages.
     pub(crate) is_secret: bool,
     pub(crate) found: Vec<Finding>,
@@ -54,6 +56,7 @@ impl<'a> Checker<'a> {
             wanted,
             is_uncertain: false,
             runs: String::new(),
+            object: "the object".to_owned(),
             is_secret: false,
             found: Vec::new(),
             pointer: String::new(),
@@ -177,7 +180,7 @@ impl<'a> Checker<'a> {
         let (start, end) = self.name_at;
         match self.pointer.get(start..end).filter(|_| start > 0) {
             Some(token) => format!("`{}`", shown(&pointer_name(token))),
-            None => "the object".to_owned(),
+            None => self.object.clone(),
         }
     }
 
@@ -338,10 +341,10 @@ impl<'a> Checker<'a> {
         let names: Vec<&str> = choice.fields.iter().filter(exists).copied().collect();
         let of = of.short_name();
         if set.len() < choice.least {
-            let message = format!("a {of} needs one of {}", quoted(&names));
+            let message = format!("{} {of} needs one of {}", article(of), quoted(&names));
             self.report(Problem::MissingField, message);
         } else if set.len() > choice.most {
-            let message = format!("a {of} has only one of {}", quoted(&set));
+            let message = format!("{} {of} has only one of {}", article(of), quoted(&set));
             self.report_at(Problem::InvalidValue, &format!("/{}", set[1]), message);
         }
     }
@@ -488,6 +491,11 @@ fn is_unset(value: &Value) -> bool {
         Value::Bool(truth) => !truth,
         value => is_missing(Some(value)),
     }
+}
+
+/// The article of the name of a type.
+fn article(name: &str) -> &'static str {
+    if name.starts_with(['A', 'E', 'I', 'O']) { "an" } else { "a" }
 }
 
 fn quoted(names: &[&str]) -> String {

@@ -89,6 +89,7 @@ pub fn check_custom(object: &Value, schemas: &CrdSchemas) -> Vec<Finding> {
     let Some((api_version, kind)) = names(object) else { return Vec::new() };
     let table = table();
     let mut checker = Checker::new(table, u8::MAX, semantics::check);
+    checker.object = shown(kind);
     let (_, version) = group_version(api_version);
     if schemas.has_version(version) {
         schemas.check(&mut checker, version, object);

@@ -55,7 +55,6 @@ const CONTAINER: &str = "/spec/template/spec/containers/0";
 
 #[test]
 fn fields_and_types_of_a_workload() {
-    let at = |name: &str| format!("{CONTAINER}/{name}");
     for (pointer, value, expected) in [
         (
             "/spec/replica".to_owned(),
@@ -96,6 +95,15 @@ fn fields_and_types_of_a_workload() {
             "/spec/paused: `paused` must be true or false, not the text \"true\"; remove the \
              quotes",
         ),
+    ] {
+        assert_eq!(found(&deployment(&pointer, value)), [expected]);
+    }
+}
+
+#[test]
+fn types_in_the_containers_of_a_workload() {
+    let at = |name: &str| format!("{CONTAINER}/{name}");
+    for (pointer, value, expected) in [
         (
             at("env"),
             json!([{"name": "A", "value": 1}]),
@@ -521,6 +529,7 @@ fn fields_of_other_minors() {
     assert_eq!(with(Some("1.34")), []);
     let found = with(Some("1.31"));
     assert!(found[0].message.ends_with("from 1.34 (edge-7 runs 1.31)"), "{found:?}");
+    assert!(found[0].help.is_some_and(|help| help.contains("run a version")), "{found:?}");
     assert!(!found[0].is_uncertain);
     assert!(with(Some("1.30"))[0].is_uncertain, "the table does not have 1.30");
 }
@@ -623,6 +632,12 @@ fn custom_objects_against_their_crd() {
     ] {
         assert_eq!(with(name, value.clone()), None, "{name}: {value}");
     }
+}
+
+#[test]
+fn problems_of_custom_objects_name_the_field() {
+    let schemas = CrdSchemas::of(&crd()).unwrap();
+    let with = |name: &str, value: Value| found_in_backup(&schemas, name, value);
     for (name, value, expected) in [
         (
             "schedul",
@@ -656,6 +671,16 @@ fn custom_objects_against_their_crd() {
             "/spec/target: `target` is \"dsk\", and must be one of disk, s3; did you mean \
              \"disk\"?",
         ),
+    ] {
+        assert_eq!(with(name, value).as_deref(), Some(expected));
+    }
+}
+
+#[test]
+fn lists_forms_and_versions_of_custom_objects() {
+    let schemas = CrdSchemas::of(&crd()).unwrap();
+    let with = |name: &str, value: Value| found_in_backup(&schemas, name, value);
+    for (name, value, expected) in [
         ("tags", json!(["a", "a"]), "/spec/tags/1: `tags` has this item twice"),
         ("tags", json!([]), "/spec/tags: `tags` has 0 items; at least 1 is needed"),
         ("tags", json!([1]), "/spec/tags/0: `tags` must be text, not the number 1; quote it"),
@@ -679,6 +704,9 @@ fn custom_objects_against_their_crd() {
     ] {
         assert_eq!(with(name, value).as_deref(), Some(expected));
     }
+    let object = json!({"apiVersion": "example.com/v1", "kind": "Backup", "specs": {}});
+    let found = check_custom(&object, &schemas);
+    assert_eq!(found[0].message, "Backup has no field `specs`; did you mean `spec`?");
     let old = json!({"apiVersion": "example.com/v1alpha1", "kind": "Backup", "metadata": {}});
     let found = check_custom(&old, &schemas);
     assert_eq!(found[0].message, "the CRD of Backup has no version \"v1alpha1\"; it serves v1");

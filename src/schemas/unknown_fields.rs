@@ -11,6 +11,9 @@ use crate::limits::{SEARCH_DEPTH_MAX, SEARCH_STEPS_MAX};
 use crate::suggest::{certain, did_you_mean_field};
 use crate::table::{Field, Type};
 
+/// What to do about a field that other versions of Kubernetes have.
+const OTHER_VERSION: &str = "Remove the field, or run a version of Kubernetes that has it.";
+
 impl<'a> Checker<'a> {
     /// Reports a field that a type does not have in the minors that the cluster may run.
     pub(crate) fn unknown_field(
@@ -43,7 +46,10 @@ impl<'a> Checker<'a> {
         let is_uncertain = self.is_uncertain;
         self.changing_last(
             |checker| checker.report_key(Problem::UnknownField, key, message),
-            |last| (last.correction, last.is_uncertain) = (rename, is_uncertain),
+            |last| {
+                (last.correction, last.is_uncertain) = (rename, is_uncertain);
+                last.help = (!forms.is_empty()).then_some(OTHER_VERSION);
+            },
         );
     }
 

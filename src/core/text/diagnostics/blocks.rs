@@ -96,8 +96,8 @@ fn merged<'a>(all: Vec<Block<'a>>, key: impl Fn(&Diagnostic) -> Mistake) -> Vec<
 
 impl Block<'_> {
     /// Where else it is: `and in 39 more clusters: edge-2, edge-3, edge-4, …`. Names the first
-    /// place, too, if its file is in the folder of a group: `in cluster edge-1, and in 39 more …`.
-    /// `None` if there is nothing to say.
+    /// cluster, too, if neither its file nor its message does, as in the folder of a group: `in
+    /// cluster edge-1, and in 39 more clusters: …`. `None` if there is nothing to say.
     pub fn more(&self) -> Option<String> {
         let clusters: BTreeSet<&ClusterName> =
             self.others.iter().filter_map(|one| cluster_of(&one.scope)).collect();
@@ -105,8 +105,8 @@ impl Block<'_> {
         let is_one_each = clusters.len() == self.others.len()
             && first.is_some_and(|first| !clusters.contains(first));
         let noun = if is_one_each { "cluster" } else { "work" };
-        let here = first.filter(|first| !names_cluster(&self.first.location.file, first));
-        let here = here.map(|cluster| match is_one_each {
+        let unnamed = first.filter(|cluster| !names_cluster(self.first, cluster));
+        let here = unnamed.map(|cluster| match is_one_each {
             true => format!("in cluster {cluster}"),
             false => format!("in work {}", place_of(&self.first.scope)),
         });
@@ -171,16 +171,28 @@ fn below_cluster(path: &RepoPath, cluster: &ClusterName) -> Option<String> {
     Some(format!("{above}//{below}"))
 }
 
-/// Whether a path of the repository tells the cluster.
-fn names_cluster(path: &RepoPath, cluster: &ClusterName) -> bool {
-    below_cluster(path, cluster).is_some()
+/// Whether the file or the message of a diagnostic tells the cluster, or there is no cluster but a
+/// place of ManifestWorkReplicaSets.
+fn names_cluster(diagnostic: &Diagnostic, cluster: &ClusterName) -> bool {
+    let (path, message) = (&diagnostic.location.file, &diagnostic.message);
+    // A cluster may have the name of an ordinary word.
+    let is_said = |before: &&str| {
+        let said = format!("{before}{cluster}");
+        message.split(&said).skip(1).any(|after| !after.starts_with(is_of_word))
+    };
+    cluster.replica_set_namespace().is_some()
+        || below_cluster(path, cluster).is_some()
         || path.parts().collect::<Vec<_>>().ends_with(&["clusters", cluster.as_str()])
+        || ["cluster ", "("].iter().any(is_said)
+}
+
+/// Whether it is a character of names.
+fn is_of_word(character: char) -> bool {
+    character.is_alphanumeric() || matches!(character, '-' | '_' | '.')
 }
 
 /// A text without the words that are this name.
 fn without_name(text: &str, name: &str) -> String {
-    let is_of_word =
-        |character: char| character.is_alphanumeric() || matches!(character, '-' | '_' | '.');
     let pieces = text.split_inclusive(|character| !is_of_word(character));
     let mut out = String::with_capacity(text.len());
     for piece in pieces {
@@ -241,6 +253,19 @@ mod tests {
         assert_eq!(more(&[one("a", 3, "m")]), None);
         let folder = Location::file(&RepoPath::parse("clusters/a").unwrap());
         assert_eq!(more(&[Diagnostic { location: folder, ..one("a", 3, "m") }]), None);
+        // The message does, and other words do not.
+        for (message, expected) in [
+            ("x was removed (a runs 1.31)", None),
+            ("cluster a has two works", None),
+            ("cluster a-1 has a field", Some("in cluster a")),
+        ] {
+            let one = Diagnostic { message: message.to_owned(), ..of_group("a", 3) };
+            assert_eq!(more(&[one]).as_deref(), expected, "{message}");
+        }
+        let location = of_group("a", 3).location;
+        let cluster = ClusterName::of_replica_sets("fleet").unwrap();
+        let scope = Scope::Cluster(cluster);
+        assert_eq!(more(&[Diagnostic { location, scope, ..one("a", 3, "m") }]), None);
     }
 
     #[test]
