@@ -97,7 +97,7 @@ fn one_problem_of_many_works_is_printed_once() {
     let all = [one("a", "m"), one("b", "m"), one("c", "m"), one("c", "n")];
     let shown = text(&all, ColorMode::Plain);
     assert_eq!(shown.matches("error[GW303]: m").count(), 1, "{shown}");
-    assert!(shown.contains("  = and in 2 more clusters: b, c\n"), "{shown}");
+    assert!(shown.contains("  = in cluster a, and in 2 more clusters: b, c\n"), "{shown}");
     assert_eq!(shown.matches("error[GW303]: n").count(), 1, "{shown}");
     assert!(shown.ends_with("4 errors in 3 works of 3 clusters\n"), "{shown}");
     // Twice for one work is twice.
