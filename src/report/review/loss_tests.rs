@@ -32,7 +32,7 @@ fn objects_of_works_that_stay_on_the_hub_go_with_their_namespace() {
     let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n";
     let base = files(&[
         ("clusters/a/base/namespace.yaml", namespace),
-        ("clusters/a/base/other.yaml", &map("other", "y")),
+        ("clusters/a/base/other.yaml", &map("other", "z")),
         ("clusters/a/frozen/x.yaml", &map("frozen", "x")),
         ("clusters/a/released/work.yaml", "prune: false\n"),
         ("clusters/a/released/x.yaml", &map("released", "x")),
