@@ -16,6 +16,7 @@
 //! ```
 
 pub mod cel;
+pub mod ignored_fields;
 pub mod jq;
 pub mod jsonpath;
 pub mod limits;

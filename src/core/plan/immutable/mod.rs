@@ -10,17 +10,21 @@
 
 mod advice;
 mod compare;
-mod ignored;
 mod rules;
 #[cfg(test)]
 mod tests;
 
+use gitwork_api::work::IgnoreField;
+use gitwork_rules::{ignored_fields, jq};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 
 use crate::model::kinds;
 use crate::plan::work_spec::{AgentWrite, WorkSpec};
+
+/// Work of all jq expressions of one object.
+const JQ_WORK_MAX: usize = 200_000;
 
 /// What an agent makes of the change of a field that cannot change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
@@ -74,7 +78,14 @@ impl ImmutableChange {
         match work.ignored_fields(&object) {
             [] => Self::between(before, after, write),
             ignored => {
-                let without = |manifest| ignored::without(ignored, manifest);
+                let rules: Vec<IgnoreField> =
+                    ignored.iter().map(IgnoreField::deserialize).collect::<Result<_, _>>().ok()?;
+                let mut work = JQ_WORK_MAX;
+                let mut without = |manifest: &Value| {
+                    let mut delete =
+                        |expression: &str, value| jq::delete_within(expression, value, &mut work);
+                    ignored_fields::without(manifest.clone(), &rules, &mut delete).ok()
+                };
                 Self::between(&without(before)?, &without(after)?, write)
             }
         }

@@ -133,12 +133,22 @@ fn only_an_object_that_the_agent_writes_must_be_recreated() {
         let work = WorkSpec::of(json!({"manifestConfigs": [config]}));
         ImmutableChange::in_work(&work, &role("a"), &role("b")).map(|change| change.field)
     };
-    let ignored = json!([{"condition": "OnSpokePresent", "jsonPaths": [".roleRef"]}]);
+    let ignoring = |fields: Value| {
+        let apply = json!({"ignoreFields": [fields]});
+        json!({"type": "ServerSideApply", "serverSideApply": apply})
+    };
     for (strategy, is_named) in [
         (Value::Null, true),
         (json!({"type": "Update"}), true),
         (json!({"type": "ServerSideApply"}), true),
-        (json!({"type": "ServerSideApply", "serverSideApply": {"ignoreFields": ignored}}), false),
+        (ignoring(json!({"condition": "OnSpokePresent", "jsonPaths": [".roleRef"]})), false),
+        (ignoring(json!({"jsonPointers": ["/roleRef/name"]})), false),
+        (ignoring(json!({"jqPathExpressions": [".roleRef | .name"]})), false),
+        (ignoring(json!({"jsonPaths": [".metadata.labels"]})), true),
+        // The agent writes such a field once Git changes it.
+        (ignoring(json!({"condition": "OnSpokeChange", "jsonPaths": [".roleRef"]})), true),
+        (ignoring(json!({"jqPathExpressions": [".roleRef.name + 1"]})), false),
+        (ignoring(json!({"jsonPaths": [7]})), false),
         (json!({"type": "CreateOnly"}), false),
         (json!({"type": "ReadOnly"}), false),
         (json!({"type": "Other"}), false),
