@@ -39,6 +39,7 @@ mod harness;
 
 use bare::BareClient;
 use harness::requests::Requests;
+use harness::resources;
 use harness::{Cluster, ClusterOptions, ControlPlane, crds, tally};
 
 /// Requests of the benchmark itself in flight.
@@ -125,35 +126,18 @@ impl Drop for Program {
 impl Program {
     /// Processor time so far.
     fn cpu(&self) -> Duration {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap();
-        let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-        let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
-        // Linux counts in hundredths of a second here.
-        Duration::from_millis(ticks * 10)
+        resources::cpu_of(self.0.id()).unwrap()
     }
 
     /// MiB in memory: now, and at most so far.
     fn memory(&self) -> (f64, f64) {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
-        let of = |name: &str| {
-            let line = status.lines().find(|line| line.starts_with(name)).unwrap();
-            line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1024.0
-        };
-        (of("VmRSS:"), of("VmHWM:"))
+        let [now, most] = resources::memory_of(self.0.id()).unwrap();
+        (now as f64 / 1024.0, most as f64 / 1024.0)
     }
 
     /// Waits until it has used no processor for two seconds.
     async fn idle(&self) {
-        let mut last = (self.cpu(), Instant::now());
-        let deadline = Instant::now() + DEADLINE;
-        while last.1.elapsed() < Duration::from_secs(2) {
-            assert!(Instant::now() < deadline, "the agent does not come to rest");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            let now = self.cpu();
-            if now != last.0 {
-                last = (now, Instant::now());
-            }
-        }
+        resources::until_idle(self.0.id(), DEADLINE).await;
     }
 
     /// Asks it to end, as a kubelet does.

@@ -1,14 +1,16 @@
 //! The program in the state that users run it: optimised.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::DEADLINE;
 use super::harness::Cluster;
 use super::harness::git_server::{GitServer, Repo};
 use super::harness::process::Port;
+use super::harness::resources;
+
+/// How long a request for metrics may take.
+const METRICS: Duration = Duration::from_secs(30);
 
 /// A running program. It ends when this is dropped.
 pub struct Gitwork {
@@ -66,17 +68,13 @@ impl Gitwork {
 
     /// Processor time so far.
     pub fn cpu(&self) -> Duration {
-        cpu_of(self.child.id())
+        resources::cpu_of(self.child.id()).unwrap()
     }
 
     /// MiB in memory: now, and at most so far.
     pub fn memory(&self) -> (u64, u64) {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let of = |name: &str| {
-            let line = status.lines().find(|line| line.starts_with(name)).unwrap();
-            line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
-        };
-        (of("VmRSS:"), of("VmHWM:"))
+        let [now, most] = resources::memory_of(self.child.id()).unwrap();
+        (now / 1024, most / 1024)
     }
 
     /// Sends a signal.
@@ -88,7 +86,7 @@ impl Gitwork {
     /// The value of a metric, by its name and its labels but for the source; `None` before the
     /// program listens and before the metric has a value.
     pub fn metric(&self, name: &str, labels: &[&str]) -> Option<f64> {
-        let text = scrape(self.port.as_ref()?.number()).ok()?;
+        let text = resources::metrics(self.port.as_ref()?.number(), METRICS).ok()?;
         let is_meant = |line: &&str| {
             line.strip_prefix(name).is_some_and(|rest| rest.starts_with('{'))
                 && labels.iter().all(|label| line.contains(label))
@@ -98,39 +96,11 @@ impl Gitwork {
 
     /// Waits until the program has used no processor for two seconds.
     pub async fn idle(&self) {
-        let mut last = (self.cpu(), Instant::now());
-        let deadline = Instant::now() + DEADLINE;
-        // A signal needs a moment to be seen, so an idle program is watched for some time.
-        while last.1.elapsed() < Duration::from_secs(2) {
-            assert!(Instant::now() < deadline, "gitwork does not come to rest");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            let now = self.cpu();
-            if now != last.0 {
-                last = (now, Instant::now());
-            }
-        }
+        resources::until_idle(self.child.id(), DEADLINE).await;
     }
-}
-
-fn scrape(port: u16) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
-}
-
-/// Processor time of a process so far.
-fn cpu_of(process: u32) -> Duration {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
-    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
-    // The unit is a hundredth of a second.
-    Duration::from_millis(ticks * 10)
 }
 
 /// Processor time of this process so far.
 pub fn own_cpu() -> Duration {
-    cpu_of(std::process::id())
+    resources::cpu_of(std::process::id()).unwrap()
 }

@@ -24,8 +24,6 @@ mod world;
 #[path = "../../tests/harness/mod.rs"]
 mod harness;
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -35,7 +33,7 @@ use anyhow::Result;
 use clap::Parser as _;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use harness::git_server;
+use harness::{git_server, resources};
 use report::{Bounds, Row, Sample};
 use world::World;
 
@@ -160,7 +158,8 @@ async fn sample(world: &World, samples: &Mutex<Vec<Sample>>) -> Result<()> {
     loop {
         ticks.tick().await;
         let metrics = world.metrics;
-        let metrics_bytes = tokio::task::spawn_blocking(move || metrics_bytes(metrics)).await?;
+        let text = move || resources::metrics(metrics, Duration::from_secs(2));
+        let text = tokio::task::spawn_blocking(text).await?;
         let (daemon_writes, agent_writes) = world.writes();
         let (pushes, works) = {
             let git = world.git();
@@ -174,7 +173,7 @@ async fn sample(world: &World, samples: &Mutex<Vec<Sample>>) -> Result<()> {
             behind_clusters: world.behind_on_clusters().len(),
             daemon_writes,
             agent_writes,
-            metrics_bytes: metrics_bytes.unwrap_or_default(),
+            metrics_bytes: text.map_or(0, |text| text.len() as u64),
             mirror: samples::folder(&world.cache, ".git"),
             status: samples::folder(&world.cache, "-status"),
             programs: world
@@ -186,15 +185,6 @@ async fn sample(world: &World, samples: &Mutex<Vec<Sample>>) -> Result<()> {
         samples.push(sample);
         std::fs::write(world.folder.join("samples.csv"), report::csv(&samples, &names(world)))?;
     }
-}
-
-fn metrics_bytes(port: u16) -> std::io::Result<u64> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    Ok(answer.len() as u64)
 }
 
 fn names(world: &World) -> Vec<String> {

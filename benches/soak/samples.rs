@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::harness::resources::cpu_of;
 use crate::report::{Folder, Usage};
 
 /// The resources of one process; `None` if it has ended.
@@ -19,9 +20,6 @@ pub fn usage(process: u32, life: usize) -> Option<Usage> {
         let target = fs::read_link(entry.path()).unwrap_or_default();
         packs += u64::from(target.extension().is_some_and(|e| e == "pack" || e == "idx"));
     }
-    let stat = fs::read_to_string(proc.join("stat")).ok()?;
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
     Some(Usage {
         life,
         rss_kib: number("VmRSS:")?,
@@ -29,8 +27,7 @@ pub fn usage(process: u32, life: usize) -> Option<Usage> {
         threads: number("Threads:")?,
         handles,
         packs,
-        // Linux counts in hundredths of a second here.
-        cpu_ms: ticks * 10,
+        cpu_ms: u64::try_from(cpu_of(process)?.as_millis()).ok()?,
     })
 }
 

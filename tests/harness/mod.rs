@@ -65,6 +65,7 @@ pub mod go_module;
 pub mod placements;
 pub mod process;
 pub mod requests;
+pub mod resources;
 pub mod source_status;
 mod wait;
 mod workloads;
