@@ -21,7 +21,7 @@ use super::sources::sources;
 use super::view_args::ViewFormat;
 use gitwork_core::limits::EXPLANATION_BYTES_MAX;
 use gitwork_core::model::diagnostic::{Diagnostic, Scope, Severity};
-use gitwork_core::model::name::{ObjectId, RepoPath, SourceId, WorkKey};
+use gitwork_core::model::name::{ClusterName, ObjectId, RepoPath, SourceId, WorkKey};
 use gitwork_core::model::object_digest::ObjectDigest;
 use gitwork_core::model::operation_error::describe;
 use gitwork_core::plan::moves::ObjectMove;
@@ -234,23 +234,24 @@ impl GitState {
     ) -> Result<Self, CommandError> {
         // A plan needs all works, and so does the search for similar names.
         if hub.is_none() {
-            let cluster = key.cluster.clone();
-            let of_cluster = |source: Source| source.with_clusters(move |one| *one == cluster);
-            let state = Self::read_as(configured, (hub, key), of_cluster)?;
+            let state = Self::read_clusters(configured, (hub, key), Some(&key.cluster))?;
             if state.read.desired.named_works().any(|one| one == key) {
                 return Ok(state);
             }
         }
-        Self::read_as(configured, (hub, key), |source| source)
+        Self::read_clusters(configured, (hub, key), None)
     }
 
-    /// Reads a source that was changed in some way.
-    fn read_as(
+    /// Reads a source: one cluster as far as the others do not matter to it, or all.
+    fn read_clusters(
         configured: &ConfiguredSource,
         (hub, key): (Option<&HubArgs>, &WorkKey),
-        change: impl FnOnce(Source) -> Source,
+        only: Option<&ClusterName>,
     ) -> Result<Self, CommandError> {
-        let mut source = change(sources().open(configured.config.clone())?);
+        let mut source = sources().open(configured.config.clone())?;
+        if let Some(cluster) = only.cloned() {
+            source = source.with_clusters(move |one| *one == cluster);
+        }
         let cancel = Arc::new(AtomicBool::new(false));
         let mut read = source.read(&cancel)?;
         if read.desired.needed_facts.is_some()

@@ -11,7 +11,7 @@ use super::folder_config::FolderConfig;
 use super::manifest_configs::{ObjectRules, RuleSource};
 use super::near_objects::NearObjects;
 use super::sidecar::Sidecar;
-use crate::config::{RULE_FIELDS, file};
+use crate::config::file;
 use crate::model::diagnostic::{Code, Diagnostic, Severity};
 use crate::model::manifest::{Identity, Manifest};
 use gitwork_rules::{jq, well_known};
@@ -88,20 +88,17 @@ impl RulesOfObject<'_> {
         message: String,
         diagnostics: &WorkDiagnostics<'_>,
     ) -> Diagnostic {
-        let field = RULE_FIELDS.iter().position(|field| {
-            pointer.strip_prefix('/').is_some_and(|rest| rest.split('/').next() == Some(field))
-        });
-        let source = field.and_then(|field| self.rules.sources.get(field));
-        let (at, pointer) = match source {
-            Some(RuleSource::Sidecar(number)) => {
-                let sidecar = self.sidecars.get(*number as usize);
+        let field = pointer.split('/').nth(1).unwrap_or_default();
+        let (at, pointer) = match self.rules.source(field) {
+            RuleSource::Sidecar(number) => {
+                let sidecar = self.sidecars.get(number as usize);
                 (sidecar.map(|one| one.config.location(pointer)), pointer.to_owned())
             }
-            Some(RuleSource::Entry(number)) => {
+            RuleSource::Entry(number) => {
                 let pointer = format!("/manifestConfigs/{number}{pointer}");
                 (Some(self.folder.location(&pointer)), pointer)
             }
-            Some(RuleSource::Above) | None => (None, String::new()),
+            RuleSource::Above => (None, String::new()),
         };
         let at = at.unwrap_or_else(|| location(self.manifest));
         let found = diagnostics.of(code, at, message);
@@ -264,8 +261,7 @@ mod tests {
             },
         };
         let Value::Object(fields) = config else { unreachable!() };
-        let rules =
-            ObjectRules { manifest: 0, fields, sources: [RuleSource::Above; RULE_FIELDS.len()] };
+        let rules = ObjectRules::new(0, fields);
         let path = RepoPath::parse("clusters/a/web").unwrap();
         let folder = FolderConfig { path: &path, work_file: None };
         found(|diagnostics| check_agent_rules(&[manifest], &[rules], (&[], &folder), diagnostics))

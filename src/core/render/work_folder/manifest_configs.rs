@@ -37,10 +37,21 @@ pub struct ObjectRules {
     /// The fields of [`RULE_FIELDS`].
     pub fields: Map<String, Value>,
     /// Where each comes from.
-    pub sources: [RuleSource; RULE_FIELDS.len()],
+    sources: [RuleSource; RULE_FIELDS.len()],
 }
 
 impl ObjectRules {
+    /// No rules, or fields of the levels above.
+    pub fn new(manifest: usize, fields: Map<String, Value>) -> Self {
+        Self { manifest, fields, sources: [RuleSource::Above; RULE_FIELDS.len()] }
+    }
+
+    /// Where a field comes from.
+    pub fn source(&self, field: &str) -> RuleSource {
+        let mut all = RULE_FIELDS.iter().zip(self.sources);
+        all.find(|(name, _)| **name == field).map_or(RuleSource::Above, |(_, source)| source)
+    }
+
     /// Takes the rules of `entry` that a higher level has not set.
     fn fill(&mut self, entry: &Value, source: RuleSource) {
         for name in RULE_FIELDS {
@@ -56,9 +67,10 @@ impl ObjectRules {
             return false;
         }
         self.fields.insert(name.to_owned(), value());
-        let at = RULE_FIELDS.iter().position(|field| *field == name);
-        if let Some(at) = at.and_then(|at| self.sources.get_mut(at)) {
-            *at = source;
+        for (_, of_field) in
+            RULE_FIELDS.iter().zip(&mut self.sources).filter(|(of, _)| **of == name)
+        {
+            *of_field = source;
         }
         true
     }
@@ -141,8 +153,7 @@ impl<'a> WorkRules<'a> {
         steps: &mut RuleSteps,
         diagnostics: &mut WorkDiagnostics<'_>,
     ) -> Result<ObjectRules, TooManySteps> {
-        let (fields, sources) = (Map::new(), [RuleSource::Above; RULE_FIELDS.len()]);
-        let mut rules = ObjectRules { manifest: number, fields, sources };
+        let mut rules = ObjectRules::new(number, Map::new());
         for number in self.covering.of(number) {
             let at = *number as usize;
             let (sidecar, uses) = (self.sidecars.get_mut(at), self.uses_left.get_mut(at));

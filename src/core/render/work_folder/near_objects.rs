@@ -2,6 +2,7 @@
 
 use crate::model::manifest::{Identity, Manifest};
 use crate::model::name::RepoPath;
+use crate::render::object_checks::object_name;
 use crate::text::closest;
 
 /// Searches of similar names that one work makes, and objects that each looks at: a file may have
@@ -26,9 +27,14 @@ impl<'a> NearObjects<'a> {
 
     /// `; did you mean deployments.apps/web in namespace shop?`, or nothing.
     pub fn hint(&mut self, wanted: &Identity) -> String {
-        let Some(left) = self.searches_left.checked_sub(1) else { return String::new() };
-        self.searches_left = left;
-        self.near(wanted).map_or_else(String::new, |near| format!("; did you mean {near}?"))
+        let near = self.may_search().then(|| self.near(wanted)).flatten();
+        near.map_or_else(String::new, |near| format!("; did you mean {near}?"))
+    }
+
+    fn may_search(&mut self) -> bool {
+        let left = self.searches_left.checked_sub(1);
+        self.searches_left = left.unwrap_or_default();
+        left.is_some()
     }
 
     /// An object of the same kind with a similar name, or with this name and of another kind or
@@ -48,9 +54,13 @@ impl<'a> NearObjects<'a> {
     }
 
     /// `; it has ConfigMap shop/settings and 2 more objects`, or nothing.
-    pub fn in_file(&self, file: &RepoPath) -> String {
+    pub fn in_file(&mut self, file: &RepoPath) -> String {
+        if !self.may_search() {
+            return String::new();
+        }
         let objects = || self.manifests.iter().filter(|one| one.origin.file == *file);
-        let listed: Vec<String> = objects().take(LISTED_MAX).map(described).collect();
+        let named = |one: &Manifest| object_name(&one.kind, &one.identity);
+        let listed: Vec<String> = objects().take(LISTED_MAX).map(named).collect();
         if listed.is_empty() {
             return String::new();
         }
@@ -61,11 +71,4 @@ impl<'a> NearObjects<'a> {
         };
         format!("; it has {}{more}", listed.join(", "))
     }
-}
-
-/// `ConfigMap shop/settings`.
-fn described(manifest: &Manifest) -> String {
-    let Identity { namespace, name, .. } = &manifest.identity;
-    let place = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
-    format!("{} {place}{name}", manifest.kind)
 }
