@@ -13,7 +13,6 @@
 use std::process::{Command, ExitStatus, Stdio};
 
 use gitwork_core::model::snapshot::Snapshot;
-use gitwork_core::render::renderer::Renderer;
 
 use hostile::ordinary::{LARGE_WORK_BYTES, PeakMemory, checkout_bytes, ordinary};
 use memory_repository::MemoryObjects;
@@ -128,7 +127,7 @@ fn measure(name: &str) {
     let memory = PeakMemory::start();
     let began = cpu_seconds();
     let snapshot = Snapshot { commit: None, root, objects: &objects };
-    let desired = Renderer::new(memory_repository::source()).render(&snapshot).unwrap();
+    let desired = hostile::renderer().render(&snapshot).unwrap();
     let seconds = cpu_seconds() - began;
     let mib = memory.mebibytes();
     let is_ordinary = name.starts_with(ORDINARY) || name.starts_with(LARGE_WORKS);

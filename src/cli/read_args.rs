@@ -131,10 +131,12 @@ impl ConfiguredSource {
         }
     }
 
-    /// With objects that the API server would reject as errors, unless a policy says otherwise.
+    /// With objects that the API server would reject as errors, unless a policy says otherwise, and
+    /// with notes on objects that find no other.
     pub fn with_schema_errors(mut self, strict: StrictArgs) -> Self {
         let checks = &mut self.config.schema_checks;
         checks.default = Some(SchemaPolicy::Error);
+        checks.relations = true;
         if strict.strict {
             checks.operator = Some(SchemaPolicy::Error);
         }

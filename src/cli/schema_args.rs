@@ -77,6 +77,7 @@ impl ObjectCheckArgs {
             default: Some(SchemaPolicy::Warn),
             kubernetes_version: self.kubernetes_version,
             crds: Arc::new(crds),
+            relations: false,
         })
     }
 }

@@ -76,6 +76,8 @@ pub const DIAGNOSTICS_BYTES_MAX: usize = 256 * 1024;
 /// Objects of one work that look for others, and workloads that they may find. With more, no notes
 /// are made on the cluster.
 pub const RELATIONS_MAX: usize = 1_000;
+/// Bytes of what all works of a source look for and offer. Of works past it, nothing is compared.
+pub const RELATIONS_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Labels of one selector or workload that are compared.
 pub const RELATED_LABELS_MAX: usize = 32;
 /// A label, or the name of an object, that is compared. Kubernetes allows 317 bytes of a key.

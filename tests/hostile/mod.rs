@@ -9,8 +9,10 @@ use std::fmt::Write as _;
 
 use gitwork_core::model::name::ObjectId;
 use gitwork_core::model::snapshot::{Entry, EntryKind, Tree};
+use gitwork_core::render::object_checks::SchemaChecks;
+use gitwork_core::render::renderer::Renderer;
 
-use crate::memory_repository::{File, MemoryObjects, files};
+use crate::memory_repository::{File, MemoryObjects, files, source};
 
 mod groups;
 pub mod ordinary;
@@ -89,6 +91,7 @@ pub const ALL: &[HostileInput] = &[
     HostileInput { name: "works-1000-with-problems", add: works_with_problems },
     HostileInput { name: "long-name", add: long_name },
     HostileInput { name: "wildcards", add: wildcards },
+    HostileInput { name: "objects-that-find-nothing", add: objects_that_find_nothing },
     HostileInput { name: "group-yaml-1000-equal", add: groups::equal_files },
     HostileInput { name: "group-yaml-1000-equal-invalid", add: groups::equal_invalid_files },
     HostileInput { name: "group-invalid-names", add: groups::invalid_names },
@@ -122,6 +125,12 @@ pub const VALID: &[&str] = &[
     "group-overrides",
     "group-names-20000",
 ];
+
+/// A renderer that does all that a command does without schemas.
+pub fn renderer() -> Renderer {
+    let checks = SchemaChecks { relations: true, ..SchemaChecks::default() };
+    Renderer::new(source()).with_schema_checks(checks)
+}
 
 fn one_file(objects: &mut MemoryObjects, name: &str, text: String) -> ObjectId {
     work(objects, &[(name, text)])
@@ -162,6 +171,32 @@ fn custom_objects(count: usize) -> String {
         );
         text
     })
+}
+
+/// Many Services whose two labels many pods have, and none has both; and names that are like many
+/// others.
+fn objects_that_find_nothing(objects: &mut MemoryObjects) -> ObjectId {
+    let each = |object: &dyn Fn(usize) -> String| -> String {
+        (0..900).map(|n| format!("---\n{}\n", object(n))).collect()
+    };
+    let metadata = |n: usize| format!("metadata: {{namespace: x, name: n{n}");
+    let pods = each(&|n| {
+        let (a, b) = (n % 2, (n + 1) % 2);
+        format!("{{apiVersion: v1, kind: Pod, {}, labels: {{a: v{a}, b: v{b}}}}}}}", metadata(n))
+    });
+    let services = each(&|n| {
+        let spec = "spec: {selector: {a: v1, b: v1}}";
+        format!("{{apiVersion: v1, kind: Service, {}}}, {spec}}}", metadata(n))
+    });
+    let scalers = each(&|n| {
+        let target = format!("{{apiVersion: v1, kind: Pod, name: m{n}}}");
+        let spec = format!("spec: {{scaleTargetRef: {target}}}");
+        let kind = "apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler";
+        format!("{{{kind}, {}}}, {spec}}}", metadata(n))
+    });
+    let all = [("pods", pods), ("services", services), ("scalers", scalers)];
+    let all = all.map(|(folder, text)| (format!("clusters/a/{folder}/x.yaml"), text));
+    work(objects, &all.each_ref().map(|(path, text)| (path.as_str(), text.clone())))
 }
 
 fn alias_text(kib: usize, count: usize) -> String {

@@ -216,6 +216,7 @@ impl Case {
         SchemaChecks {
             default: *schema_problems,
             kubernetes_version: kubernetes_version.as_ref().map(version),
+            relations: true,
             ..SchemaChecks::default()
         }
     }

@@ -412,7 +412,8 @@ fn found(code: Code) -> Vec<Diagnostic> {
     let rule = TenantRule { namespaces: Some(vec!["shop".into()]), ..TenantRule::default() };
     let rules = if code == Code::NotAllowed { vec![rule] } else { Vec::new() };
     let tenancy: Tenancy = rules.into();
-    let checks = SchemaChecks { default: Some(SchemaPolicy::Error), ..SchemaChecks::default() };
+    let default = Some(SchemaPolicy::Error);
+    let checks = SchemaChecks { default, relations: true, ..SchemaChecks::default() };
     let mut objects = MemoryObjects::default();
     let root = objects.add(example(code));
     let renderer = Renderer::new(source()).with_tenancy(tenancy);

@@ -157,6 +157,12 @@ fn limits_of_a_source() -> [Limit; 11] {
 }
 
 #[test]
+fn memory_for_notes_is_as_documented() {
+    let bytes = size(core::RELATIONS_BYTES_MAX);
+    check("object-checks.md", &[format!("After {bytes} of it, they say nothing of the other")]);
+}
+
+#[test]
 fn table_of_limits_is_that_of_the_code() {
     let layout = page("layout.md");
     let table = layout.split("\n| what | at most |\n|---|---|\n").nth(1).unwrap();

@@ -7,12 +7,11 @@ use gitwork_core::limits;
 use gitwork_core::model::diagnostic::Code;
 use gitwork_core::model::snapshot::Snapshot;
 use gitwork_core::render::desired::Desired;
-use gitwork_core::render::renderer::Renderer;
 
 use crate::bounded_process::BoundedTest;
 use crate::hostile::ordinary::{LARGE_WORK_BYTES, PeakMemory, checkout_bytes, ordinary};
 use crate::hostile::{self, HostileInput};
-use crate::memory_repository::{File, MemoryObjects, files, render, source};
+use crate::memory_repository::{File, MemoryObjects, files, render};
 
 const INPUT: &str = "GITWORK_HOSTILE_INPUT";
 /// Half of what the least of them took without bounds.
@@ -29,7 +28,7 @@ fn rendered(name: &str) -> (Desired, usize) {
     let mut objects = MemoryObjects::default();
     let root = (input(name).add)(&mut objects);
     let snapshot = Snapshot { commit: None, root, objects: &objects };
-    let desired = Renderer::new(source()).render(&snapshot).unwrap();
+    let desired = hostile::renderer().render(&snapshot).unwrap();
     (desired, objects.reads.get())
 }
 
@@ -74,7 +73,7 @@ fn memory_of_one_repository_is_measured() {
     };
     let memory = PeakMemory::start();
     let snapshot = Snapshot { commit: None, root, objects: &objects };
-    let desired = Renderer::new(source()).render(&snapshot).unwrap();
+    let desired = hostile::renderer().render(&snapshot).unwrap();
     let mebibytes = memory.mebibytes();
     assert!(desired.diagnostics.is_empty(), "{:?}", desired.diagnostics.first());
     println!("memory: {mebibytes} MiB");

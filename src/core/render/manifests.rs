@@ -18,7 +18,7 @@ use crate::config::file_names::{WORK_FILE, is_misnamed};
 use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic, FixKind, Location, Scope, Severity, Span};
 use crate::model::diagnostic_sink::DiagnosticSink;
-use crate::model::kinds::KindIndex;
+use crate::model::kinds::{Found, KindIndex};
 use crate::model::manifest::{Identity, Manifest, Origin};
 use crate::model::name::RepoPath;
 use crate::model::value_path::value_at;
@@ -66,7 +66,7 @@ pub fn read(
     let mut diagnostics = DiagnosticSink::new(limits::FILE_DIAGNOSTICS_MAX);
     diagnostics.extend(yaml::diagnostics(file, parsed.problems.clone(), rules.scope));
     let (manifests, relations) = (Vec::new(), Relations::default());
-    let has_variables = values.is_none() && bytes.windows(2).any(|two| two == b"${");
+    let has_variables = rules.checks.relations && values.is_none() && bytes.contains(&b'$');
     let of_unknown_scope = BTreeSet::new();
     let mut reader =
         Reader { file, rules, has_variables, of_unknown_scope, manifests, relations, diagnostics };
@@ -86,7 +86,6 @@ pub fn read(
         reader.objects(value, document);
     }
     let mut diagnostics = reader.diagnostics.into_all();
-    diagnostics.retain(|found| !is_file_mode(found, bytes));
     template::add_hints(&mut diagnostics, bytes);
     let Reader { manifests, relations, .. } = reader;
     ParsedManifests { manifests, relations, diagnostics }
@@ -194,12 +193,16 @@ impl<'a> Reader<'a> {
         let group = api_version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
         let found = self.rules.kinds.lookup(&group, &kind);
         let (resource, is_namespaced) = (found.resource().to_owned(), found.namespaced());
+        let is_custom = !matches!(found, Found::BuiltIn { .. });
         let what = format!("{} {name}", shortened(&kind));
         let default = self.default_namespace(&object, &what, (is_namespaced, &namespace));
         if let Some(default) = default {
             default.clone_into(&mut namespace);
         }
         self.check_scope(&object, &what, is_namespaced, &namespace);
+        if is_namespaced.is_none() && namespace.is_empty() {
+            self.say_of_unknown_scope(&object, &what, (&group, &kind));
+        }
         self.check_status(&object, &kind, &what);
         self.check_template(&object, &kind, &what);
         if group.is_empty() && kind == "Secret" {
@@ -222,9 +225,13 @@ impl<'a> Reader<'a> {
         }
         let origin = Origin { file: self.file.clone(), document: document.index, span };
         let manifest = Manifest { object: value, api_version, kind, identity, origin };
-        let span_of = |field: &str| document.span_of(&format!("{pointer}{field}"));
-        let (manifest_ref, kinds) = (&manifest, self.rules.kinds);
-        self.relations.add(RelatedObject { manifest: manifest_ref, kinds, span_of: &span_of });
+        if self.rules.checks.relations {
+            let span_of = |field: &str| document.span_of(&format!("{pointer}{field}"));
+            let (manifest, kinds, span_of) = (&manifest, self.rules.kinds, &span_of);
+            let (what, is_custom) = (&*what, is_custom);
+            let object = RelatedObject { manifest, what, is_custom, kinds, span_of };
+            self.relations.add(object);
+        }
         self.manifests.push(manifest);
     }
 
@@ -363,7 +370,6 @@ impl<'a> Reader<'a> {
                     (object.key_span("/metadata"), format!("{what} has no namespace"));
                 self.say_of_namespace(Code::MissingNamespace, at, message);
             }
-            None if namespace.is_empty() => self.say_of_unknown_scope(object, what),
             Some(false) if !namespace.is_empty() => {
                 let message = format!("{what} is cluster-scoped and has a namespace");
                 self.say_of_namespace(Code::UnexpectedNamespace, object.span(NAMESPACE), message);
@@ -379,10 +385,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Notes once for each kind that nobody knows whether it needs a namespace.
-    fn say_of_unknown_scope(&mut self, object: &DocumentObject<'_>, what: &str) {
-        let text = |name: &str| object.value.get(name).and_then(Value::as_str).unwrap_or_default();
-        let (version, kind) = (text("apiVersion"), text("kind"));
-        let group = version.rsplit_once('/').map_or("", |(group, _)| group);
+    fn say_of_unknown_scope(
+        &mut self,
+        object: &DocumentObject<'_>,
+        what: &str,
+        (group, kind): (&str, &str),
+    ) {
         // The schema check knows the others.
         let is_known = self.rules.checks.crds.plural(group, kind).is_some();
         // With a default namespace, a warning says so for each object.
@@ -528,22 +536,6 @@ fn is_object_name(name: &str) -> bool {
         && name.len() <= 253
         && !name.contains(['/', '%'])
         && !name.contains(char::is_control)
-}
-
-/// Whether a warning is about an octal number where Kubernetes has the mode of a file: `0755` is
-/// what is meant there.
-fn is_file_mode(found: &Diagnostic, bytes: &[u8]) -> bool {
-    let Some(at) = found.location.span.filter(|_| found.code == Code::AmbiguousScalar) else {
-        return false;
-    };
-    let [line, column] = [at.line, at.column].map(|one| usize::try_from(one).unwrap_or(usize::MAX));
-    let line = bytes.split(|byte| *byte == b'\n').nth(line.saturating_sub(1)).unwrap_or_default();
-    let text = String::from_utf8_lossy(line);
-    let before: String = text.chars().take(column.saturating_sub(1)).collect();
-    let value = text.chars().nth(column.saturating_sub(1));
-    let name = before.trim_end().strip_suffix(':').map(|name| name.trim_matches(['"', '\'']));
-    let name = name.and_then(|name| name.rsplit([' ', '{', ',', '-', '"', '\'']).next());
-    value == Some('0') && name.is_some_and(|name| matches!(name, "mode" | "defaultMode"))
 }
 
 /// A text of a file as a message shows it.

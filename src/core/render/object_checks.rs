@@ -24,6 +24,9 @@ pub struct SchemaChecks {
     pub kubernetes_version: Option<KubernetesVersion>,
     /// CRDs that are not in the repository.
     pub crds: Arc<ExtraCrds>,
+    /// Whether objects that look for others in vain are reported, and variables that are not
+    /// replaced. It takes memory for each workload, so a daemon does not ask for it.
+    pub relations: bool,
 }
 
 /// CRDs that are not in the repository, by group and kind.
@@ -81,6 +84,8 @@ pub struct ObjectChecks {
     pub cluster: Cluster,
     /// CRDs that are not in the repository.
     pub crds: Arc<ExtraCrds>,
+    /// As in [`SchemaChecks`].
+    pub relations: bool,
 }
 
 /// A problem, as a diagnostic has it.
@@ -94,7 +99,7 @@ impl ObjectChecks {
     /// No checks.
     pub fn none() -> Self {
         let (cluster, crds) = (Cluster::default(), Arc::default());
-        Self { policy: SchemaPolicy::Ignore, cluster, crds }
+        Self { policy: SchemaPolicy::Ignore, cluster, crds, relations: false }
     }
 
     /// What is wrong with an object.

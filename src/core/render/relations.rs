@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::limits;
 use crate::model::diagnostic::Span;
-use crate::model::kinds::{Found, KindIndex};
+use crate::model::kinds::KindIndex;
 use crate::model::manifest::{Identity, Manifest};
 use crate::model::name::RepoPath;
 use crate::model::value_path::value_at;
@@ -90,7 +90,11 @@ pub struct Unreplaced {
 pub struct RelatedObject<'a> {
     /// As it is applied.
     pub manifest: &'a Manifest,
-    /// What is known of its kind.
+    /// `Deployment web`.
+    pub what: &'a str,
+    /// Its kind is not built in.
+    pub is_custom: bool,
+    /// What is known of kinds.
     pub kinds: &'a KindIndex,
     /// The place of a field, by its JSON pointer from the object.
     pub span_of: &'a dyn Fn(&str) -> Span,
@@ -99,19 +103,17 @@ pub struct RelatedObject<'a> {
 impl Relations {
     /// Adds what an object looks for and offers.
     pub fn add(&mut self, object: RelatedObject<'_>) {
-        let RelatedObject { manifest, kinds, .. } = object;
+        let RelatedObject { manifest, what, is_custom, .. } = object;
         let Manifest { identity, kind, object: value, .. } = manifest;
         let group = identity.group.as_str();
         if let Some(labels) = pod_labels(group, kind, value) {
-            let (workload, namespace) = (what(manifest), identity.namespace.clone());
+            let (workload, namespace) = (what.to_owned(), identity.namespace.clone());
             let is_full = self.pods.len() >= limits::RELATIONS_MAX;
             self.is_cut |= is_full || labels.len() > limits::RELATED_LABELS_MAX;
             if !self.is_cut {
                 self.pods.push(Pods { workload, namespace, labels });
             }
-        } else if !matches!(kinds.lookup(group, kind), Found::BuiltIn { .. })
-            && self.opaque.len() < limits::RELATIONS_MAX
-        {
+        } else if is_custom && self.opaque.len() < limits::RELATIONS_MAX {
             self.opaque.insert(identity.namespace.clone());
         }
         match (group, kind.as_str()) {
@@ -255,7 +257,7 @@ impl Relations {
         let Manifest { identity, origin, .. } = object.manifest;
         let (file, span) = (origin.file.clone(), (object.span_of)(&pointer));
         let at = Place { file, span, pointer };
-        let (object, namespace) = (what(object.manifest), identity.namespace.clone());
+        let (object, namespace) = (object.what.to_owned(), identity.namespace.clone());
         self.seekers.push(Seeker { object, namespace, sought, at });
     }
 
@@ -309,11 +311,6 @@ impl Relations {
             + self.opaque.iter().map(opaque).sum::<usize>()
             + self.unreplaced.iter().map(|one| EACH + place(&one.at)).sum::<usize>()
     }
-}
-
-/// `Deployment web`.
-fn what(manifest: &Manifest) -> String {
-    format!("{} {}", manifest.kind, manifest.identity.name)
 }
 
 fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {

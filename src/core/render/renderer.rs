@@ -269,7 +269,6 @@ impl Renderer {
             content: RefCell::new(std::mem::take(&mut self.content)),
             budget: RefCell::new(ContentBudget::new(left)),
             parsed: ParsedFiles::default(),
-            is_partial: self.is_partial,
         };
         let rendered = self.fleet(&pass, top, left_out, &mut diagnostics);
         self.content = pass.content.into_inner();

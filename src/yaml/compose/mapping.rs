@@ -103,7 +103,11 @@ impl<'a> Composer<'a> {
             let first = if fields.values.is_empty() { MAPPING_BYTES } else { 0 };
             self.count_memory(first + FIELD_BYTES + key.len() + TEXT_BYTES, key_span)?;
             let (event, at) = self.expect_next()?;
+            let (before, is_mode) = (self.problems.mark(), is_file_mode(&key, &event));
             let (value, spans) = self.node(event, &at, depth + 1)?;
+            if is_mode {
+                self.problems.retract_ambiguous(before);
+            }
             if is_merge {
                 self.merge(&mut fields, value, spans, key_span);
                 continue;
@@ -202,6 +206,14 @@ impl<'a> Composer<'a> {
         self.report(ProblemKind::UnexpectedShape, span, problem);
         Ok(String::new())
     }
+}
+
+/// Whether a value is the mode of a file, for which an octal number is meant (Kubernetes:
+/// `defaultMode` of volumes, `mode` of their items).
+fn is_file_mode(key: &str, value: &Event<'_>) -> bool {
+    let is_octal = |text: &str| text.starts_with('0');
+    matches!(key, "defaultMode" | "mode")
+        && matches!(value, Event::Scalar(text, ScalarStyle::Plain, _, None) if is_octal(text))
 }
 
 fn is_merge_key(event: &Event<'_>) -> bool {

@@ -20,6 +20,7 @@ use crate::model::spec_text::SpecText;
 use crate::model::work::{DeletionPolicy, DesiredWork, NamedObject};
 use crate::render::groups::GroupConfig;
 use crate::render::layout::is_of_group;
+use crate::render::relations::Relations;
 use crate::render::values::{ClusterValues, Variable};
 use crate::render::work_folder::{Rendered, RenderedSizes};
 
@@ -200,6 +201,8 @@ pub(super) struct ContentBudget {
     input_left: usize,
     /// Those of one folder of a group.
     input_of_folder: usize,
+    /// Bytes of relations that may still be kept.
+    relations_left: usize,
     /// What each folder of a group has cost.
     inputs: HashMap<RepoPath, usize>,
     /// The addresses of contents that are counted.
@@ -233,6 +236,7 @@ impl ContentBudget {
             left: max,
             input_left: max.saturating_mul(limits::INPUT_FACTOR),
             input_of_folder: max,
+            relations_left: limits::RELATIONS_BYTES_MAX,
             inputs: HashMap::new(),
             counted: HashSet::default(),
         }
@@ -252,6 +256,16 @@ impl ContentBudget {
         }
         self.input_left = self.input_left.checked_sub(bytes).ok_or(TooLarge)?;
         Ok(())
+    }
+
+    /// Counts the relations of a folder that was rendered, apart from what works hold: a command
+    /// must accept what the daemon accepts. Drops them once there are too many.
+    pub(super) fn spend_relations(&mut self, rendered: &mut Rendered) {
+        let Some(relations) = &mut rendered.relations else { return };
+        match self.relations_left.checked_sub(relations.bytes()) {
+            Some(left) => self.relations_left = left,
+            None => *relations = Arc::new(Relations { is_cut: true, ..Relations::default() }),
+        }
     }
 
     /// Counts bytes.
@@ -325,7 +339,6 @@ fn sizes(rendered: &Rendered) -> RenderedSizes {
     let crd_bytes = |crd: &CrdNames| 96 + crd.kind.len() + crd.group.len() + schemas(crd);
     own += rendered.crds.iter().map(crd_bytes).sum::<usize>();
     own += rendered.work.as_deref().map_or(0, work_bytes);
-    own += rendered.relations.as_ref().map_or(0, |relations| relations.bytes());
     let origin = |at: &Origin| size_of::<Origin>() + at.file.as_str().len();
     let object = |(identity, at): &(Identity, Origin)| identity_bytes(identity) + origin(at);
     RenderedSizes {

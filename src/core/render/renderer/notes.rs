@@ -15,6 +15,7 @@ use crate::render::relations::{Place, Pods, Seeker, Sought, Unreplaced};
 use crate::render::values::{Resolved, Variable};
 use crate::render::work_folder::Rendered;
 use crate::text::closest;
+use crate::text::truncate::truncate_chars;
 
 /// Notes on the works of a cluster that it gets for sure. There are none on what is looked for
 /// while anything of the cluster is unknown.
@@ -122,6 +123,10 @@ impl<'a> Offers<'a> {
                 };
                 let note = |message| at_place(Code::SelectsNothing, folder, &seeker.at, message);
                 found.extend(message.map(note));
+                // The caller keeps fewer, and says that there are more.
+                if found.len() > limits::FILE_DIAGNOSTICS_MAX {
+                    return found;
+                }
             }
         }
         found
@@ -201,5 +206,6 @@ impl<'a> Offers<'a> {
 
 /// `app=web, tier=front`.
 fn pairs<'a>(labels: impl Iterator<Item = (&'a String, &'a String)>) -> String {
-    labels.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(", ")
+    let all: Vec<String> = labels.map(|(key, value)| format!("{key}={value}")).collect();
+    truncate_chars(&all.join(", "), limits::MESSAGE_TEXT_CHARS_MAX).into_owned()
 }

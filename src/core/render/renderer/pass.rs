@@ -54,8 +54,6 @@ pub(super) struct RenderPass<'a> {
     /// What the works of this pass may still hold.
     pub(super) budget: RefCell<ContentBudget>,
     pub(super) parsed: ParsedFiles,
-    /// Whether the snapshot leaves out works.
-    pub(super) is_partial: bool,
 }
 
 /// How the folders of a pass are rendered.
@@ -321,11 +319,7 @@ impl RenderPass<'_> {
         name: &ClusterName,
         cluster: &mut Arc<RenderedCluster>,
     ) -> Result<(), PassError> {
-        let notes = |cluster: &RenderedCluster| match self.is_partial {
-            true => Vec::new(),
-            false => notes(cluster, name, self.work_inputs()),
-        };
-        RenderedCluster::check(cluster, name, notes);
+        RenderedCluster::check(cluster, name, |cluster| notes(cluster, name, self.work_inputs()));
         let found =
             cluster.checked.iter().flat_map(|found| found.clashes.iter().chain(&found.notes));
         Ok(self.budget.borrow_mut().spend_diagnostics(found)?)
@@ -387,6 +381,7 @@ impl RenderPass<'_> {
         let render = || inputs.render(place, &inherited, kinds, self.objects);
         let mut rendered = found.unwrap_or_else(render)?;
         self.budget.borrow_mut().spend_input(&rendered)?;
+        self.budget.borrow_mut().spend_relations(&mut rendered);
         self.content.borrow_mut().share(&mut rendered);
         let rendered = Arc::new(rendered);
         if rendered.is_for_any_cluster() {

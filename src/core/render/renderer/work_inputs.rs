@@ -122,6 +122,7 @@ impl<'a> WorkInputs<'a> {
             policy: self.checks.policy(&source.file),
             cluster: gitwork_schemas::Cluster { name: name.to_string(), version },
             crds: self.checks.crds.clone(),
+            relations: self.checks.relations,
         }
     }
 }
