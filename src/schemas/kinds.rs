@@ -64,13 +64,12 @@ pub(crate) enum Lookup<'a> {
 
 /// Whether Kubernetes itself has an API group. Its kinds are not custom kinds.
 pub fn is_built_in_group(group: &str) -> bool {
-    table().kinds.iter().any(|kind| kind.group == group) || Removed::has_group(group)
+    table().groups.contains(group) || Removed::has_group(group)
 }
 
 /// The plural of a built-in kind, and whether its objects have a namespace.
 pub fn plural_and_scope(group: &str, kind: &str) -> Option<(&'static str, bool)> {
-    let found = table().kinds.iter().find(|one| one.group == group && one.kind == kind);
-    found.map(|one| (one.plural, one.is_namespaced))
+    table().versions(group, kind).next().map(|one| (one.plural, one.is_namespaced))
 }
 
 /// Group and version of `apiVersion`.
@@ -90,7 +89,7 @@ pub(crate) fn lookup(api_version: &str, kind: &str, cluster: &Cluster) -> Lookup
     if !is_built_in_group(group) {
         return foreign_group(table, (group, version), kind, cluster);
     }
-    let of_kind = || table.kinds.iter().filter(|one| one.group == group && one.kind == kind);
+    let of_kind = || table.versions(group, kind);
     let found = of_kind().find(|one| one.version == version);
     let others = of_kind().filter(|one| one.at & wanted != 0 && one.version != version);
     let is_stable = |one: &Kind| !one.version.contains("alpha") && !one.version.contains("beta");

@@ -1,6 +1,6 @@
 //! The built-in kinds and their types: `kubernetes.txt`, with the rules of `rules.txt`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use crate::rules::{FieldRules, Rules};
@@ -15,6 +15,10 @@ pub(crate) struct Table {
     /// The minors that the table has, oldest first.
     pub(crate) minors: Vec<KubernetesVersion>,
     pub(crate) kinds: Vec<Kind>,
+    /// The groups of the kinds.
+    pub(crate) groups: HashSet<&'static str>,
+    /// Indices of kinds, by their names.
+    named: HashMap<&'static str, Vec<usize>>,
     pub(crate) types: Vec<Type>,
     /// `JSONSchemaProps`.
     pub(crate) json_schema: usize,
@@ -61,7 +65,7 @@ impl Type {
     pub(crate) fn forms(&self, name: &str) -> &[Field] {
         let start = self.fields.partition_point(|field| field.name < name);
         let rest = &self.fields[start..];
-        &rest[..rest.partition_point(|field| field.name == name)]
+        &rest[..rest.iter().take_while(|field| field.name == name).count()]
     }
 
     /// A field in one of the wanted minors; of several, the newest.
@@ -109,8 +113,20 @@ impl Table {
         let rules = Rules::parse(rules);
         let types: Vec<Type> = types.iter().map(|one| one.resolved(&index, &rules)).collect();
         let kinds = kinds.into_iter().filter_map(|(line, at)| Kind::parse(line, at, &index));
+        let kinds: Vec<Kind> = kinds.collect();
+        let mut named: HashMap<&str, Vec<usize>> = HashMap::new();
+        for (index, one) in kinds.iter().enumerate() {
+            named.entry(one.kind).or_default().push(index);
+        }
+        let groups = kinds.iter().map(|one| one.group).collect();
         let json_schema = index("apiextensions.v1.JSONSchemaProps").unwrap_or_default();
-        Self { minors, kinds: kinds.collect(), json_schema, types }
+        Self { minors, kinds, groups, named, types, json_schema }
+    }
+
+    /// A kind of a group, in all versions that have it.
+    pub(crate) fn versions(&self, group: &str, kind: &str) -> impl Iterator<Item = &Kind> {
+        let named = self.named.get(kind).into_iter().flatten();
+        named.filter_map(|index| self.kinds.get(*index)).filter(move |one| one.group == group)
     }
 }
 

@@ -19,24 +19,24 @@ pub struct Document {
 
 /// The locations of a node and of the nodes in it. Copies share what is below the node: aliases
 /// make many.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct NodeSpans {
     pub value: Option<Span>,
     pub children: Children,
 }
 
 /// The locations of the nodes in a node.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) enum Children {
     #[default]
     None,
-    Items(Arc<Vec<NodeSpans>>),
+    Items(Arc<[NodeSpans]>),
     /// Sorted by key.
-    Fields(Arc<Vec<FieldSpans>>),
+    Fields(Arc<[FieldSpans]>),
 }
 
 /// The locations of one field of a mapping.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FieldSpans {
     pub name: Box<str>,
     pub key: Option<Span>,

@@ -2,7 +2,7 @@
 //! receive what kubectl would send. The test `as_kubectl` has a table of examples.
 //!
 //! The parser only emits events. This crate composes them, resolves scalars and merge keys, and
-//! applies limits.
+//! applies limits. It reads usual manifests itself, and leaves only the others to the parser.
 //!
 //! ```
 //! let read = gitwork_yaml::read(b"kind: ConfigMap\ndata:\n  country: NO\n");
@@ -13,6 +13,7 @@
 //! assert_eq!(document.span_of("/data/country").line, 3);
 //! ```
 
+mod block;
 mod compose;
 mod document;
 pub mod limits;
@@ -31,5 +32,7 @@ pub use read::{ParsedYaml, read};
 pub use span::Span;
 pub use write::write;
 
+#[cfg(test)]
+mod block_tests;
 #[cfg(test)]
 mod tests;

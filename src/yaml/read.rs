@@ -1,5 +1,6 @@
 //! Reads a text: checks its encoding, composes its documents, adds snippets to its problems.
 
+use crate::block;
 use crate::compose::stream::compose;
 use crate::document::Document;
 use crate::limits;
@@ -26,7 +27,7 @@ pub fn read(bytes: &[u8]) -> ParsedYaml {
             return ParsedYaml { problems: vec![problem], ..ParsedYaml::default() };
         }
     };
-    let composed = compose(text);
+    let composed = block::compose(text).unwrap_or_else(|| compose(text));
     // Split the lines once: a text may have as many problems as lines.
     let lines = if composed.problems.is_empty() { None } else { Lines::new(bytes) };
     let masked = lines.as_ref().is_none_or(|lines| lines.masked);

@@ -1,6 +1,7 @@
 //! Canonical JSON and SHA-256: equal content gives equal digests, whatever the order of keys.
 
 use std::fmt;
+use std::io::{self, BufWriter, Write as _};
 use std::sync::Arc;
 
 use serde::de::Error;
@@ -67,13 +68,34 @@ impl Digest {
     }
     /// The digest of the value's canonical JSON.
     pub fn of_json(value: &Value) -> Self {
-        Self::of(CanonicalJson::text_of(value).as_bytes())
+        let mut hasher = BufWriter::with_capacity(HASHED_AT_ONCE, HashWriter(Sha256::new()));
+        // Neither the hash nor the text of a value fails.
+        let _ = serde_json::to_writer(&mut hasher, value);
+        let _ = hasher.flush();
+        Self(hasher.get_ref().0.clone().finalize().into())
     }
     /// Reads 64 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
         hex::decode_to_slice(text, &mut bytes).ok()?;
         Some(Self(bytes))
+    }
+}
+
+/// Bytes that are hashed together: the text of a value comes in small pieces.
+const HASHED_AT_ONCE: usize = 4 * 1024;
+
+/// Hashes what is written.
+struct HashWriter(Sha256);
+
+impl io::Write for HashWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

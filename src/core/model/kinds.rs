@@ -1,7 +1,7 @@
 //! What a kind is called in URLs and whether it is namespaced, known without asking a cluster:
 //! Kubernetes' own kinds, then CRDs found in the repository, then the usual pluralisation.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use gitwork_api::names::{check_label, check_subdomain};
 use gitwork_schemas::CrdSchemas;
@@ -266,7 +266,7 @@ built_ins! {
 }
 
 /// Group and kind to plural, and whether objects of it have a namespace.
-type BuiltIns = BTreeMap<(&'static str, &'static str), (&'static str, bool)>;
+type BuiltIns = HashMap<(&'static str, &'static str), (&'static str, bool)>;
 
 fn built_in(group: &str, kind: &str) -> Option<(&'static str, bool)> {
     static TABLE: std::sync::LazyLock<BuiltIns> = std::sync::LazyLock::new(|| {

@@ -77,10 +77,10 @@ impl Fields {
         let fields = self.places.into_iter();
         let fields =
             fields.map(|FieldPlace { name, key, value, .. }| FieldSpans { name, key, value });
-        let fields: Vec<FieldSpans> = fields.collect();
+        let fields: Arc<[FieldSpans]> = fields.collect();
         let children = match fields.len() {
             0 => Children::None,
-            _ => Children::Fields(Arc::new(fields)),
+            _ => Children::Fields(fields),
         };
         (Value::Object(self.values), NodeSpans { value: Some(span), children })
     }

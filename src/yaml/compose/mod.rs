@@ -7,7 +7,6 @@ pub(crate) mod stream;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use granit_parser::{Event, ScanError, Tag};
 use serde_json::Value;
@@ -20,13 +19,13 @@ use problems::StreamProblems;
 
 /// Bytes of a node with its location: a `Value`, a `NodeSpans`, and one more of both while a
 /// sequence grows.
-const NODE_BYTES: usize = 96;
+pub(crate) const NODE_BYTES: usize = 96;
 /// Bytes of a text besides its own.
-const TEXT_BYTES: usize = 16;
+pub(crate) const TEXT_BYTES: usize = 16;
 /// Bytes of a mapping with a first field: a node of a B-tree has room for eleven.
-const MAPPING_BYTES: usize = 680;
+pub(crate) const MAPPING_BYTES: usize = 680;
 /// Bytes of a field besides its key and its value, which count as nodes.
-const FIELD_BYTES: usize = 40;
+pub(crate) const FIELD_BYTES: usize = 40;
 
 /// Ends composition: the syntax is broken or a limit is passed. The problem is recorded already.
 struct Stop;
@@ -157,10 +156,9 @@ impl<'a> Composer<'a> {
             let (event, at) = self.expect_next()?;
             if event == Event::SequenceEnd {
                 items.shrink_to_fit();
-                children.shrink_to_fit();
                 let children = match children.len() {
                     0 => Children::None,
-                    _ => Children::Items(Arc::new(children)),
+                    _ => Children::Items(children.into()),
                 };
                 return Ok((Value::Array(items), NodeSpans { value: Some(span), children }));
             }
@@ -199,6 +197,6 @@ fn span_of(span: &granit_parser::Span) -> Span {
     }
 }
 
-fn number(value: usize) -> u32 {
+pub(crate) fn number(value: usize) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }

@@ -1,6 +1,7 @@
 //! One rendered cluster, and the checks between its works.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::inputs::ClusterInputs;
@@ -244,7 +245,7 @@ impl RenderedCluster {
             clashes.entry(key).or_insert_with(sink).extend(found);
         };
         let mut names: BTreeMap<&WorkKey, &RepoPath> = BTreeMap::new();
-        let mut objects: BTreeMap<&Identity, (&Rendered, &Origin)> = BTreeMap::new();
+        let mut objects: HashMap<&Identity, (&Rendered, &Origin)> = HashMap::new();
         for rendered in self.certain_works().map(|work| &*work.rendered) {
             let Some(key) = &rendered.key else { continue };
             if let Some(first) = names.insert(key, &rendered.path) {
@@ -264,15 +265,16 @@ impl RenderedCluster {
                 add(key, Some(if is_replaceable { found.with_hint(hint) } else { found }));
             }
             for (identity, origin) in rendered.objects.iter() {
-                match objects.get(identity) {
-                    Some((other, at)) if other.key != rendered.key => {
-                        add(key, shared_object(identity, (rendered, origin, *other, *at)));
-                        if let Some(key) = &other.key {
-                            add(key, shared_object(identity, (*other, *at, rendered, origin)));
-                        }
+                let first = match objects.entry(identity) {
+                    Entry::Occupied(first) => *first.get(),
+                    Entry::Vacant(place) => *place.insert((rendered, origin)),
+                };
+                let (other, at) = first;
+                if other.key != rendered.key {
+                    add(key, shared_object(identity, (rendered, origin, other, at)));
+                    if let Some(key) = &other.key {
+                        add(key, shared_object(identity, (other, at, rendered, origin)));
                     }
-                    Some(_) => {}
-                    None => drop(objects.insert(identity, (rendered, origin))),
                 }
             }
         }

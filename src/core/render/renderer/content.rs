@@ -173,13 +173,14 @@ impl SharedContent {
 /// that are kept.
 fn uncounted_bytes(counted: &mut HashSet<u64>, parts: &Arc<[CanonicalJson]>) -> usize {
     let hasher = BuildHasherDefault::<DefaultHasher>::new();
-    if parts.is_empty() || !counted.insert(hasher.hash_one(parts)) {
+    let hashes: Vec<u64> = parts.iter().map(|part| hasher.hash_one(part)).collect();
+    if parts.is_empty() || !counted.insert(hasher.hash_one(&hashes)) {
         return 0;
     }
-    let new = parts.iter().filter(|part| counted.insert(hasher.hash_one(part)));
+    let new = parts.iter().zip(hashes).filter(|(_, hash)| counted.insert(*hash));
     size_of_val(&**parts)
         + ALLOCATION
-        + new.map(|one| one.as_str().len() + ALLOCATION).sum::<usize>()
+        + new.map(|(one, _)| one.as_str().len() + ALLOCATION).sum::<usize>()
 }
 
 fn share<T: ?Sized + Eq + Hash>(known: &mut HashSet<Arc<T>>, one: &mut Arc<T>) {

@@ -1,6 +1,7 @@
 //! Checks of a work as a whole: its objects, its size, and what the operator allows.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 
 use serde_json::Value;
@@ -31,17 +32,18 @@ pub fn check_objects(
 }
 
 fn check_duplicates(manifests: &[Manifest], diagnostics: &mut WorkDiagnostics<'_>) {
-    let mut first: BTreeMap<&Identity, &Origin> = BTreeMap::new();
+    let mut first: HashMap<&Identity, &Origin> = HashMap::with_capacity(manifests.len());
     let mut by_origin: Vec<&Manifest> = manifests.iter().collect();
     by_origin.sort_by(|a, b| a.origin.cmp(&b.origin));
     for manifest in by_origin {
-        if let Some(origin) = first.get(&manifest.identity) {
-            let message = format!("{} occurs twice in this work", manifest.identity);
-            let diagnostic = diagnostics.of(Code::DuplicateObject, location(manifest), message);
-            let there = Location::at(&origin.file, origin.span);
-            diagnostics.push(diagnostic.with_related(there, "first here"));
-        } else {
-            first.insert(&manifest.identity, &manifest.origin);
+        match first.entry(&manifest.identity) {
+            Entry::Occupied(first) => {
+                let message = format!("{} occurs twice in this work", manifest.identity);
+                let diagnostic = diagnostics.of(Code::DuplicateObject, location(manifest), message);
+                let there = Location::at(&first.get().file, first.get().span);
+                diagnostics.push(diagnostic.with_related(there, "first here"));
+            }
+            Entry::Vacant(place) => drop(place.insert(&manifest.origin)),
         }
     }
 }

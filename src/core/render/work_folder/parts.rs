@@ -38,8 +38,10 @@ impl WorkParts {
         let depends_on = Dependency::keys(&depends_on, &key.cluster);
         let named = manifests.iter().map(|one| (&one.object, one.identity.resource.as_str()));
         let named = NamedObject::all(named);
-        let objects: Vec<Value> = manifests.into_iter().map(|manifest| manifest.object).collect();
-        let mut spec = json!({ "workload": { "manifests": objects } });
+        let objects = manifests.into_iter().map(|manifest| manifest.object).collect();
+        let mut spec = json!({ "workload": { "manifests": [] } });
+        // Moved: `json!` would copy them.
+        spec["workload"]["manifests"] = Value::Array(objects);
         if let Value::Object(fields) = &mut spec {
             if settings.delete_option.is_some() || delete_option != DeletionPolicy::Foreground {
                 let option = delete_option.to_value(settings.delete_option.as_ref());
