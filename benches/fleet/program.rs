@@ -77,6 +77,12 @@ impl Gitwork {
         (now / 1024, most / 1024)
     }
 
+    /// Ends the program, which releases its Lease.
+    pub fn stop(mut self) {
+        self.signal("TERM");
+        assert!(self.child.wait().unwrap().success());
+    }
+
     /// Sends a signal.
     pub fn signal(&self, name: &str) {
         let id = self.child.id().to_string();

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::first_sync::sync_once;
 use super::harness::git_server::{GitServer, Repo};
 use super::harness::requests::{Request, Requests};
+use super::harness::resources::cpu_of;
 use super::harness::{Cluster, eventually, tally};
 use super::program::{Gitwork, command};
 use super::repository::Layout;
@@ -35,7 +36,9 @@ pub async fn steady(hub: &Cluster, folder: &Path, layout: Layout) {
     assert_eq!(count(hub, &format!("gitwork.dev/source={SOURCE}")).await, layout.works);
     report_all(hub, layout).await;
 
-    let gitwork = restart(hub, (&server, &repo), layout).await;
+    // The first start makes a new status branch.
+    start(hub, (&server, &repo), layout, "start").await.stop();
+    let gitwork = start(hub, (&server, &repo), layout, "restart").await;
     pass_without_news(hub, &gitwork, layout.works).await;
     change_one_work(hub, &gitwork, &repo, layout).await;
     events(hub, &gitwork, layout).await;
@@ -85,10 +88,16 @@ async fn report(client: &Works, layout: Layout, work: usize, available: &str) {
     api.patch_status(&layout.name(work), &PatchParams::default(), &patch).await.unwrap();
 }
 
-/// Starts a daemon with the mirror of the first sync, and waits until it knows that everything is
-/// in step.
-async fn restart(hub: &Cluster, (server, repo): (&GitServer, &Repo), layout: Layout) -> Gitwork {
+/// Starts a daemon with the mirror of the first sync on a hub that is at rest, and waits until it
+/// knows that everything is in step.
+async fn start(
+    hub: &Cluster,
+    (server, repo): (&GitServer, &Repo),
+    layout: Layout,
+    what: &str,
+) -> Gitwork {
     let Layout { works, .. } = layout;
+    at_rest(hub).await;
     let mut requests = hub.requests();
     let start = Instant::now();
     let mut command = command(hub, server, repo, (SOURCE, "  statusBranch: {}\n"));
@@ -103,7 +112,7 @@ async fn restart(hub: &Cluster, (server, repo): (&GitServer, &Repo), layout: Lay
     let in_step = start.elapsed();
     gitwork.idle().await;
     println!(
-        "| start of a daemon with {works} works | in step after {:.1} s; at rest after {:.1} s and \
+        "| {what} of a daemon with {works} works | in step after {:.1} s; at rest after {:.1} s and \
          {:.1} s of CPU; writes of works: {} |",
         in_step.as_secs_f64(),
         (start.elapsed() - Duration::from_secs(2)).as_secs_f64(),
@@ -113,8 +122,22 @@ async fn restart(hub: &Cluster, (server, repo): (&GitServer, &Repo), layout: Lay
             .filter(|one| one.is_write() && one.resource.starts_with("manifestworks"))
             .count()
     );
-    memory(&gitwork, works, "after a restart");
+    memory(&gitwork, works, &format!("after the {what}"));
     gitwork
+}
+
+/// Waits until the API server has done what many writes leave behind, such as garbage collection.
+async fn at_rest(hub: &Cluster) {
+    let cpu = || cpu_of(hub.pid()).unwrap();
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        let before = cpu();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        if cpu() - before < Duration::from_millis(200) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "the API server does not come to rest");
+    }
 }
 
 fn memory(gitwork: &Gitwork, works: usize, when: &str) {

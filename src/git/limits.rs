@@ -45,5 +45,11 @@ pub const STATUS_PUSH_ATTEMPTS_MAX: usize = 5;
 /// Pushes after which the local repository of the status branch is recreated: libgit2 cannot
 /// collect garbage, and each push leaves some six loose objects.
 pub const STATUS_PUSHES_MAX: usize = 2_000;
+/// Files of the status branch that are written as loose objects. With more, they become packs: a
+/// loose object costs a tenth of a millisecond.
+pub const STATUS_LOOSE_FILES_MAX: usize = 200;
+/// Files of the status branch in one pack: while it is made, they are in memory twice, at about a
+/// kilobyte each.
+pub const STATUS_PACKED_FILES_MAX: usize = 5_000;
 /// Bytes of a commit object whose signature is checked: a tree, parents and a written message.
 pub const COMMIT_BYTES_MAX: usize = 1024 * 1024;

@@ -103,12 +103,13 @@ impl StatusBranch {
             self.git = init(&self.folder)?;
             (self.rendered, self.tip, self.pushes) = (None, None, 0);
         }
-        let tree = self.render(status)?;
         for _ in 0..limits::STATUS_PUSH_ATTEMPTS_MAX {
             let tip = match self.tip {
                 Some(tip) => tip,
                 None => self.fetch(status, cancel)?,
             };
+            // After the fetch: it has brought most objects, if not all.
+            let tree = self.render(status)?;
             if self.tree_of(tip)? == Some(tree) {
                 return Ok(Published::Unchanged);
             }

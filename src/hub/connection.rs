@@ -1,15 +1,19 @@
 //! The connection to the hub's API server: requests with a time limit, and credentials that are
 //! read again when they rotate.
 
-use http::StatusCode;
+use http::{Request, StatusCode};
 use kube::Client;
+use serde::Deserialize;
+use tokio::sync::OnceCell;
 
 use crate::client::Connect;
 use crate::credentials::{HubCredentials, HubCredentialsError};
 use crate::request::ApiRequest;
 use crate::response::{self, RequestTarget};
 use crate::{HubError, limits, unavailable};
-use gitwork_kube::connection::{ApiConnection, ApiResponse, RequestError, RequestLimits};
+use gitwork_kube::connection::{
+    ApiConnection, ApiResponse, RequestError, RequestLimits, ResponseBody,
+};
 use gitwork_kube::watch_stream::WatchStream;
 use gitwork_retry::operation_error::describe;
 
@@ -19,9 +23,15 @@ const LIMITS: RequestLimits = RequestLimits {
     event_bytes_max: limits::HUB_EVENT_BYTES_MAX,
 };
 
+/// The first minor version of Kubernetes 1 whose API server makes whole lists from memory by
+/// default, and pages after the first one from etcd (feature `ConsistentListFromCache`).
+const LISTS_FROM_MEMORY: u32 = 31;
+
 /// The connection to one API server.
 pub(crate) struct HubConnection {
     api: ApiConnection,
+    /// Whether whole lists cost the API server less than pages, once that is known.
+    lists_from_memory: OnceCell<bool>,
     /// `None` if the client never changes.
     credentials: Option<HubCredentials>,
 }
@@ -31,7 +41,8 @@ impl HubConnection {
     /// another client.
     pub fn new(client: Client, connect: Option<Connect>) -> Self {
         let credentials = connect.map(|connect| HubCredentials::new(connect, limits::HUB_CALL));
-        Self { api: ApiConnection::new(client, LIMITS), credentials }
+        let api = ApiConnection::new(client, LIMITS);
+        Self { api, lists_from_memory: OnceCell::new(), credentials }
     }
 
     /// Sends a request and reads the whole response, within `limits::HUB_CALL`.
@@ -75,6 +86,27 @@ impl HubConnection {
         }
     }
 
+    /// Opens a list whose text is read in parts, all within `limits::HUB_LIST`.
+    pub async fn open_list(&self, request: &ApiRequest) -> Result<ResponseBody, HubError> {
+        let opened = self.api.open_response(request.to_http()?, limits::HUB_LIST).await;
+        opened.map_err(no_response)?.map_err(|response| {
+            response::error(&response, request.verb, RequestTarget::All(request.kind()), None)
+        })
+    }
+
+    /// Whether a whole list costs the API server less than its pages. An API server that does not
+    /// say what it is gets requests for pages.
+    pub async fn lists_from_memory(&self) -> bool {
+        let ask = || async {
+            let request = Request::get("/version").body(Vec::new());
+            let request = request.map_err(|error| unavailable(error.to_string()))?;
+            let response = self.api.send(request).await.map_err(no_response)?;
+            let version: Option<ServerVersion> = serde_json::from_slice(&response.body).ok();
+            Ok::<_, HubError>(version.is_some_and(|version| version.lists_from_memory()))
+        };
+        self.lists_from_memory.get_or_try_init(ask).await.is_ok_and(|is_so| *is_so)
+    }
+
     /// Reads the credentials again. Gives whether to send the request again.
     async fn renew(&self) -> Result<bool, HubError> {
         let Some(credentials) = &self.credentials else { return Ok(false) };
@@ -90,7 +122,22 @@ impl HubConnection {
     }
 }
 
-fn no_response(error: RequestError) -> HubError {
+/// What an API server says of itself (`/version`). A minor version may end in `+`.
+#[derive(Deserialize)]
+struct ServerVersion {
+    major: String,
+    minor: String,
+}
+
+impl ServerVersion {
+    fn lists_from_memory(&self) -> bool {
+        let minor = self.minor.trim_end_matches(|c: char| !c.is_ascii_digit());
+        let is_later = self.major != "1" && self.major.parse::<u32>().is_ok();
+        is_later || minor.parse::<u32>().is_ok_and(|minor| minor >= LISTS_FROM_MEMORY)
+    }
+}
+
+pub(crate) fn no_response(error: RequestError) -> HubError {
     match error {
         RequestError::Connection(message) => unavailable(message),
         other => unavailable(other.to_string()),

@@ -27,6 +27,9 @@ pub const HUB_LIST_PAGE_BYTES: usize = 4 * 1024 * 1024;
 pub const HUB_LIST_PAGE_MAX: u32 = 1_000;
 /// Pages of one list, so that endless continue tokens end in an error.
 pub const HUB_LIST_PAGES_MAX: usize = 2 * gitwork_core::limits::WORKS_MAX / HUB_LIST_PAGE as usize;
+/// A whole list, its text included. An API server ends requests after 60 s by default
+/// (`--request-timeout`); one with 100,000 works needs a quarter of that.
+pub const HUB_LIST: Duration = Duration::from_secs(60);
 /// One response, in bytes: a page of works of the largest size that etcd stores by default (1.5
 /// MiB).
 pub const HUB_ANSWER_BYTES_MAX: usize = HUB_LIST_PAGE as usize * 1536 * 1024;

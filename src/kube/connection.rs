@@ -5,11 +5,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::StreamExt as _;
 use http::{HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::{BodyDataStream, BodyExt, LengthLimitError, Limited};
 use kube::Client;
 use kube::client::Body;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::api_status::{ApiStatus, retry_after_seconds};
 use crate::connection_error;
@@ -105,6 +106,23 @@ impl ApiConnection {
         self.within_timeout(read(response, self.limits)).await.map(Err)
     }
 
+    /// Sends a request whose response may be large: its body is read in parts. All of it comes
+    /// within `limit`. `Ok(Err(_))`: the API server rejected the request with this response.
+    pub async fn open_response(
+        &self,
+        request: Request<Vec<u8>>,
+        limit: Duration,
+    ) -> Result<Result<ResponseBody, ApiResponse>, RequestError> {
+        let deadline = Instant::now() + limit;
+        let response = timeout_at(deadline, self.begin(request)).await;
+        let response = response.unwrap_or(Err(RequestError::Timeout(limit)))?;
+        if response.status().is_success() {
+            let parts = response.into_body().into_data_stream();
+            return Ok(Ok(ResponseBody { parts, deadline, limit }));
+        }
+        self.within_timeout(read(response, self.limits)).await.map(Err)
+    }
+
     async fn begin(&self, request: Request<Vec<u8>>) -> Result<Response<Body>, RequestError> {
         let client = self.client.read().unwrap_or_else(PoisonError::into_inner).clone();
         let response = client.send(request.map(Body::from)).await;
@@ -117,6 +135,23 @@ impl ApiConnection {
     ) -> Result<T, RequestError> {
         let limit = self.limits.timeout;
         timeout(limit, request).await.unwrap_or(Err(RequestError::Timeout(limit)))
+    }
+}
+
+/// The body of a response that is read in parts.
+pub struct ResponseBody {
+    parts: BodyDataStream<Body>,
+    deadline: Instant,
+    limit: Duration,
+}
+
+impl ResponseBody {
+    /// The next part; `None` after the last one.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, RequestError> {
+        let part = timeout_at(self.deadline, self.parts.next()).await;
+        let part = part.map_err(|_| RequestError::Timeout(self.limit))?;
+        let described = |error| RequestError::Connection(connection_error::describe(&error));
+        part.transpose().map_err(described)
     }
 }
 

@@ -32,6 +32,7 @@ pub mod connection_error;
 mod crypto;
 pub mod leader_election;
 pub mod lease;
+pub mod list_items;
 pub mod list_page;
 pub mod message;
 pub mod watch_stream;

@@ -214,24 +214,37 @@ async fn paginated_list_is_complete() {
         listed.iter().map(|work| &work.key).collect::<Vec<_>>(),
         keys.iter().collect::<Vec<_>>()
     );
-    // These works are small: the second page has all others.
-    assert_eq!(faults.count(Seen::is_list), 2);
+    // After a first page, all works at once.
+    let is_whole = |seen: &Seen| seen.is_list() && seen.query.contains("timeoutSeconds=");
+    assert_eq!((faults.count(Seen::is_list), faults.count(is_whole)), (2, 1));
+
+    // A list that fails as a whole is read in pages. These works are small: the second page has all
+    // others.
+    faults.next(usize::MAX, Fault::LoseAnswer, is_whole);
+    assert_eq!(hub.list(Some(&source)).await.unwrap().len(), count);
+    assert_eq!(faults.count(Seen::is_list), 5);
 
     // An expired continue token: from the start.
     let gone = Fault::Answer { code: 410, retry_after_seconds: None };
     faults.next(1, gone, |seen| seen.query.contains("continue="));
     assert_eq!(hub.list(Some(&source)).await.unwrap().len(), count);
-    assert_eq!(faults.count(Seen::is_list), 6);
+    assert_eq!(faults.count(Seen::is_list), 11);
 
     // A large page that fails is read in parts.
     faults.next(1, Fault::LoseAnswer, |seen| seen.query.contains("continue="));
     assert_eq!(hub.list(Some(&source)).await.unwrap().len(), count);
-    assert_eq!(faults.count(Seen::is_list), 10);
+    assert_eq!(faults.count(Seen::is_list), 16);
 
     // A page that fails makes no shorter list.
     faults.next(2, Fault::LoseAnswer, |seen| seen.query.contains("continue="));
     let answer = hub.list(Some(&source)).await;
     assert!(matches!(answer, Err(HubError::Unavailable { .. })), "{answer:?}");
+
+    // An API server that does not say its version is asked for pages only.
+    let faults = Faults::none();
+    faults.next(usize::MAX, Fault::LoseRequest, |seen| seen.path == "/version");
+    assert_eq!(faulty(cluster, &faults).list(Some(&source)).await.unwrap().len(), count);
+    assert_eq!((faults.count(Seen::is_list), faults.count(is_whole)), (2, 0));
 }
 
 #[tokio::test]
