@@ -6,11 +6,11 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
 use gitwork_hub::client::{self, Connect};
-use gitwork_runtime::{heap, limits};
 
 use super::error::CommandError;
 use super::exit::Exit;
 use super::hub::new_runtime;
+use super::memory;
 use super::signals::Signals;
 use super::source_args::HubArgs;
 
@@ -27,7 +27,7 @@ where
     let result = runtime.block_on(async {
         // First of all: a signal without a handler ends the program at once.
         let signals = Signals::install()?;
-        tokio::spawn(heap::give_back(limits::HEAP_GIVEN_BACK));
+        memory::give_back();
         let stop = async move { signals.until_end(&BTreeMap::new()).await };
         program(client::connector(hub.kubeconfig, hub.context), stop.boxed_local()).await?;
         Ok(Exit::Done)

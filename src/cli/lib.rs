@@ -39,6 +39,7 @@ mod hub_state;
 mod import;
 mod init;
 mod limits;
+mod memory;
 mod new_files;
 mod no_match;
 mod output;

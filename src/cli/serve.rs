@@ -16,6 +16,7 @@ use super::error::CommandError;
 use super::exit::Exit;
 use super::facts::watch_facts;
 use super::hub;
+use super::memory;
 use super::run_setup::{OpenedSource, PageSetup, Setup, open_all};
 use super::signals::Signals;
 use gitwork_core::model::name::SourceId;
@@ -44,7 +45,6 @@ use gitwork_hub::source_report::ReportStore;
 use gitwork_report::page::SourceInfo;
 use gitwork_retry::log_error;
 use gitwork_runtime::clock::WallClock;
-use gitwork_runtime::heap;
 use gitwork_runtime::limits;
 use gitwork_source::{SourceConfig, SourceLocation};
 
@@ -234,7 +234,7 @@ pub(super) async fn serve(
         let listener = listen(address, "listening for probes and scrapes").await?;
         tokio::spawn(http::serve(listener, metrics, running.health.clone(), stop));
     }
-    tokio::spawn(heap::give_back(limits::HEAP_GIVEN_BACK));
+    memory::give_back();
     let ended = tokio::select! {
         ended = running.engines.join_next() => Some(ended),
         () = signals.until_end(&running.hints) => None,

@@ -18,6 +18,7 @@ export class Grid {
     this.view = { rows: [], columns: [], wanted: [], folded: new Map() };
     this.active = { row: 0, column: 0 };
     this.drawn = new Map(); // rows in the document, by cluster
+    this.shown = 0; // how many views were shown: a row of an earlier one is drawn again
     this.canvas = element("div", "canvas");
     this.canvas.setAttribute("role", "presentation");
     this.head = element("div", "row head");
@@ -37,6 +38,7 @@ export class Grid {
     const cluster = this.view.rows[this.active.row];
     const column = this.view.columns[this.active.column];
     this.view = view;
+    this.shown += 1;
     const row = view.rows.indexOf(cluster);
     const at = view.columns.indexOf(column);
     this.active.row = row >= 0 ? row : Math.min(this.active.row, Math.max(0, view.rows.length - 1));
@@ -87,13 +89,16 @@ export class Grid {
       this.drawn.clear();
       this.drawHead(left, right);
     }
+    // A row that leaves becomes one that comes: it has the same columns.
     const seen = new Set(rows.slice(first, last));
+    const spare = [];
     for (const [cluster, row] of this.drawn) {
       if (seen.has(cluster)) continue;
-      row.remove();
+      spare.push(row);
       this.drawn.delete(cluster);
     }
-    for (let at = first; at < last; at += 1) this.drawRow(at, left, right);
+    for (let at = first; at < last; at += 1) this.drawRow(at, left, right, spare);
+    for (const row of spare) row.remove();
     this.markActive();
   }
 
@@ -119,30 +124,32 @@ export class Grid {
     this.head.replaceChildren(...heads);
   }
 
-  drawRow(at, left, right) {
+  drawRow(at, left, right, spare) {
     const cluster = this.view.rows[at];
-    const isLost = this.model.lost.has(cluster);
     let row = this.drawn.get(cluster);
-    if (!row) {
-      row = this.newRow(cluster, left, right);
+    if (row && row.at === at && row.shown === this.shown) return;
+    const isOther = !row;
+    if (isOther) {
+      row = spare.pop() ?? this.newRow(left, right);
+      for (const { cell, column } of row.cells) cell.id = `cell-${cluster}-${column}`;
+      if (!row.isConnected) this.canvas.append(row);
       this.drawn.set(cluster, row);
-      this.canvas.append(row);
     }
+    Object.assign(row, { at, shown: this.shown });
     row.style.top = `${this.size.head + at * ROW}px`;
     row.setAttribute("aria-rowindex", String(at + 2));
     row.classList.toggle("odd", at % 2 === 1);
+    const isLost = this.model.lost.has(cluster);
     const name = this.rowName(cluster);
-    if (row.classList.contains("lost") !== isLost || row.dataset.name !== name) {
+    if (isOther || row.classList.contains("lost") !== isLost || row.dataset.name !== name) {
       row.classList.toggle("lost", isLost);
       row.dataset.name = name;
       this.drawName(row.firstChild, cluster, isLost);
     }
-    for (const cell of row.children) {
-      if (cell.dataset.column !== undefined) this.drawCell(cell, cluster, Number(cell.dataset.column), isLost);
-    }
+    for (const { cell, column } of row.cells) this.drawCell(cell, { cluster, column, name, isLost, isOther });
   }
 
-  newRow(cluster, left, right) {
+  newRow(left, right) {
     const { size } = this;
     const row = element("div", "row");
     row.setAttribute("role", "row");
@@ -151,16 +158,17 @@ export class Grid {
     name.setAttribute("aria-colindex", "1");
     name.style.width = `${size.name}px`;
     row.append(name);
+    row.cells = [];
     for (let at = left; at < right; at += 1) {
       const cell = element("div", "cell");
       const column = this.view.columns[at];
-      cell.id = `cell-${cluster}-${column}`;
       cell.dataset.column = String(column);
       cell.setAttribute("role", "gridcell");
       cell.setAttribute("aria-colindex", String(at + 2));
       cell.style.left = `${size.name + at * size.column}px`;
       cell.style.width = `${size.column}px`;
       row.append(cell);
+      row.cells.push({ cell, column });
     }
     return row;
   }
@@ -184,26 +192,29 @@ export class Grid {
     );
   }
 
-  drawCell(cell, cluster, column, isLost) {
+  // `isOther`: the cell belonged to another cluster before.
+  drawCell(cell, { cluster, column, name, isLost, isOther }) {
     const number = this.model.rows[cluster].get(column);
     const state = number === undefined ? "none" : this.model.states[number];
-    const isDim = number !== undefined && !this.view.wanted[number];
-    const key = `${state} ${isDim} ${isLost} ${this.size.words} ${this.rowName(cluster)}`;
-    if (cell.dataset.key === key) return;
-    // Highlight a cell that changes while it is visible.
-    const isNew = cell.dataset.state !== undefined && cell.dataset.state !== state;
-    cell.dataset.key = key;
-    cell.dataset.state = state;
     const { work } = this.model.columns[column];
-    const name = this.rowName(cluster);
     const word = state === "none" ? "no such work" : state;
-    cell.setAttribute("aria-label", `${name}, ${work}: ${word}${isLost ? ", cluster unreachable" : ""}`);
+    const label = `${name}, ${work}: ${word}${isLost ? ", cluster unreachable" : ""}`;
+    if (cell.label !== label) {
+      cell.label = label;
+      cell.setAttribute("aria-label", label);
+      cell.title = state === "none" ? "" : `${name} / ${work}: ${word}`;
+    }
+    const isDim = number !== undefined && !this.view.wanted[number];
+    const look = `${state} ${isDim} ${this.size.words}`;
+    if (cell.look === look) return;
+    // Highlight a cell that changes while it is visible.
+    const isNew = !isOther && cell.dataset.state !== undefined && cell.dataset.state !== state;
+    cell.look = look;
+    cell.dataset.state = state;
     if (state === "none") {
-      cell.title = "";
       cell.replaceChildren(element("span", "none", "·"));
       return;
     }
-    cell.title = `${name} / ${work}: ${word}`;
     const mark = element("span", `mark s-${state}${isDim ? " dim" : ""}${isNew ? " new" : ""}`, icon(state));
     if (this.size.words) mark.append(element("span", "word", word));
     cell.replaceChildren(mark);
