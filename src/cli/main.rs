@@ -10,6 +10,7 @@ use mimalloc::MiMalloc;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
+    gitwork_runtime::heap::use_small_pages();
     gitwork_runtime::heap::share(gitwork_runtime::limits::HEAP_ARENAS_MAX);
     gitwork::answer_shell();
     gitwork::main(std::env::args_os())
