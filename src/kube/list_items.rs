@@ -180,9 +180,11 @@ mod tests {
 
     use super::*;
 
+    const ITEM_BYTES_MAX: usize = 200;
+
     /// The envelope and the items of a text that comes in parts of this size.
     fn cut(text: &str, size: usize) -> Result<(Vec<u8>, Vec<Value>), ListItemsError> {
-        let (mut list, mut batch) = (ListItems::new(60), ItemBatch::default());
+        let (mut list, mut batch) = (ListItems::new(ITEM_BYTES_MAX), ItemBatch::default());
         let mut items = Vec::new();
         for part in text.as_bytes().chunks(size) {
             list.read(part, &mut batch)?;
@@ -226,8 +228,14 @@ mod tests {
 
     #[test]
     fn items_are_bounded_objects() {
-        let large = json!({"items": [{"a": "x".repeat(50)}, {"a": "x".repeat(60)}]}).to_string();
-        assert_eq!(cut(&large, 9), Err(ListItemsError::TooLarge { limit_bytes: 60 }));
+        let item = |bytes: usize| json!({"a": "x".repeat(bytes - r#"{"a":""}"#.len())});
+        let list = |last: usize| json!({"items": [item(ITEM_BYTES_MAX), item(last)]}).to_string();
+        assert_eq!(cut(&list(ITEM_BYTES_MAX), 9).unwrap().1.len(), 2);
+        let limit_bytes = ITEM_BYTES_MAX;
+        assert_eq!(
+            cut(&list(ITEM_BYTES_MAX + 1), 9),
+            Err(ListItemsError::TooLarge { limit_bytes })
+        );
         let envelope = format!("{{\"a\": \"{}\"", "x".repeat(ENVELOPE_BYTES_MAX));
         let limit_bytes = ENVELOPE_BYTES_MAX;
         assert_eq!(cut(&envelope, 4_096), Err(ListItemsError::TooLarge { limit_bytes }));
