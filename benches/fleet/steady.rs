@@ -112,8 +112,8 @@ async fn start(
     let in_step = start.elapsed();
     gitwork.idle().await;
     println!(
-        "| {what} of a daemon with {works} works | in step after {:.1} s; at rest after {:.1} s and \
-         {:.1} s of CPU; writes of works: {} |",
+        "| {what} of a daemon with {works} works | in step after {:.1} s; at rest after {:.1} s \
+         and {:.1} s of CPU; writes of works: {} |",
         in_step.as_secs_f64(),
         (start.elapsed() - Duration::from_secs(2)).as_secs_f64(),
         gitwork.cpu().as_secs_f64(),

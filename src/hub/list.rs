@@ -1,5 +1,5 @@
-//! Lists ManifestWorks and ManifestWorkReplicaSets. Each one is reduced to what planning needs while
-//! it is read.
+//! Lists ManifestWorks and ManifestWorkReplicaSets. Each one is reduced to what planning needs
+//! while it is read.
 //!
 //! Many objects come as one whole list if the API server makes it from memory, and page by page
 //! otherwise: it reads each page but the first one from etcd, which takes eight times as long.

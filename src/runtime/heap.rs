@@ -18,14 +18,14 @@ pub fn share(arenas: i32) {
     }
 }
 
-/// Has the kernel give this process pages of the usual size, although mimalloc asks for huge ones: a
-/// daemon with 1,000 works takes 36 MiB with these, and 60 MiB with huge ones, in the same time. With
-/// another system than Linux it does nothing.
+/// Has the kernel give this process pages of the usual size, although mimalloc asks for huge ones.
+/// A daemon with 1,000 works takes 37 MiB with these, and 60 MiB with huge ones, in the same time.
+/// With another system than Linux it does nothing.
 pub fn use_small_pages() {
     #[cfg(target_os = "linux")]
     #[expect(unsafe_code, reason = "there is no safe way to set this")]
-    // SAFETY: prctl takes numbers here, and sets a flag of the process (`PR_SET_THP_DISABLE(2const)`).
-    // Where the kernel refuses it, pages are as they would have been.
+    // SAFETY: prctl takes numbers here, and sets a flag of the process (PR_SET_THP_DISABLE of
+    // prctl(2)). Where the kernel refuses it, pages are as they would have been.
     unsafe {
         libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0);
     }
