@@ -26,7 +26,7 @@ struct FolderChanges {
 /// than all the rest.
 pub(super) fn build(
     git: &git2::Repository,
-    base: Option<Oid>,
+    mut base: Option<Oid>,
     mut changes: Vec<FileChange>,
 ) -> Result<Oid, git2::Error> {
     if changes.len() <= limits::STATUS_LOOSE_FILES_MAX {
@@ -36,15 +36,17 @@ pub(super) fn build(
     let in_memory = git2::Repository::open(git.path())?;
     let objects = in_memory.odb()?;
     let memory = objects.add_new_mempack_backend(MEMORY_FIRST)?;
-    let mut tree = base;
-    while !changes.is_empty() {
+    loop {
         let rest = changes.split_off(changes.len().min(limits::STATUS_PACKED_FILES_MAX));
         let mut writer = TreeWriter::new(&in_memory);
-        tree = Some(writer.write(tree, std::mem::replace(&mut changes, rest))?);
+        let tree = writer.write(base, std::mem::replace(&mut changes, rest))?;
         pack(git, &in_memory, writer.written)?;
         memory.reset()?;
+        if changes.is_empty() {
+            return Ok(tree);
+        }
+        base = Some(tree);
     }
-    tree.map_or_else(|| git.treebuilder(None)?.write(), Ok)
 }
 
 /// Packs those objects of a repository in memory that `git` does not have.

@@ -6,8 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::de::{DeserializeOwned, IgnoredAny};
-use serde::{Deserialize, Deserializer};
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
@@ -68,16 +67,6 @@ fn label_selector(label: &str, value: &str) -> String {
     format!("&labelSelector={}%3D{value}", label.replace('/', "%2F"))
 }
 
-/// One object. It is reduced before the next one is parsed.
-struct Reduced<const IS_SET: bool>(Option<ObservedWork>);
-
-impl<'de, const IS_SET: bool> Deserialize<'de> for Reduced<IS_SET> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let kind = if IS_SET { WorkKind::ReplicaSet } else { WorkKind::ManifestWork };
-        Value::deserialize(deserializer).map(|object| Self(reduce(kind, object)))
-    }
-}
-
 /// Reduces an object to what planning needs; `None` if it is invalid. gitwork writes valid names
 /// only, so that an invalid one is never its own.
 pub fn reduce(kind: WorkKind, object: Value) -> Option<ObservedWork> {
@@ -105,7 +94,7 @@ async fn list_once(
 ) -> Result<Option<Listed>, HubError> {
     let mut works = BTreeMap::new();
     let (kind, mut next) = (selection.kind, String::new());
-    let mut reading: Option<PageReader> = None;
+    let mut reading: Option<ItemReader> = None;
     let mut sizes = PageSizes::default();
     for _ in 0..limits::HUB_LIST_PAGES_MAX {
         let query = format!("limit={}{next}", sizes.limit);
@@ -113,12 +102,13 @@ async fn list_once(
         if response.as_ref().is_ok_and(|response| response.status == http::StatusCode::GONE) {
             return Ok(None);
         }
-        let read = response.and_then(|response| Ok((read_end(kind, &response)?, response)));
+        let bytes = response.as_ref().map_or(0, |response| response.body.len());
+        let read = response.and_then(|response| read_page(kind, &response));
         // The works of this page may be larger than those before.
         if read.is_err() && sizes.shrink() {
             continue;
         }
-        let (page, response) = read?;
+        let (page, items) = read?;
         let is_first = next.is_empty() && !page.metadata.next.is_empty();
         if is_first && connection.lists_from_memory().await {
             match list_whole(connection, selection).await {
@@ -128,11 +118,11 @@ async fn list_once(
                 }
             }
         }
-        sizes.add(response.body.len(), page.items.as_ref().map_or(0, Vec::len));
+        sizes.add(bytes, items.items().count());
         if let Some(before) = reading.take() {
             add_works(&mut works, before.works().await?);
         }
-        let reader = PageReader::start(kind, response);
+        let reader = ItemReader::start(kind, items);
         let Some(query) = page.next_query() else {
             add_works(&mut works, reader.works().await?);
             let works = works.into_values().collect();
@@ -148,24 +138,24 @@ async fn list_whole(connection: &HubConnection, selection: &WorkQuery) -> Result
     let kind = selection.kind;
     let query = format!("timeoutSeconds={}", limits::HUB_LIST.as_secs());
     let mut body = connection.open_list(&selection.request(Verb::List, &query)).await?;
-    let mut items = ListItems::new(limits::HUB_EVENT_BYTES_MAX);
+    let mut list = new_list();
     let (mut works, mut batch) = (BTreeMap::new(), ItemBatch::default());
-    let mut reading: Option<PageReader> = None;
+    let mut reading: Option<ItemReader> = None;
     while let Some(part) = body.next().await.map_err(no_response)? {
-        items.read(&part, &mut batch).map_err(|error| unavailable(error.to_string()))?;
+        list.read(&part, &mut batch).map_err(|error| unavailable(error.to_string()))?;
         if batch.bytes() < limits::HUB_LIST_PAGE_BYTES {
             continue;
         }
         if let Some(before) = reading.take() {
             add_works(&mut works, before.works().await?);
         }
-        reading = Some(PageReader::of_items(kind, batch.take()));
+        reading = Some(ItemReader::start(kind, batch.take()));
     }
     if let Some(before) = reading {
         add_works(&mut works, before.works().await?);
     }
-    add_works(&mut works, PageReader::of_items(kind, batch).works().await?);
-    let page = read_envelope(kind, &items.into_envelope())?;
+    add_works(&mut works, ItemReader::start(kind, batch).works().await?);
+    let page = read_envelope(kind, &list.into_envelope())?;
     if !page.metadata.next.is_empty() {
         return Err(unavailable("the response is not the whole list".into()));
     }
@@ -210,25 +200,12 @@ impl PageSizes {
     }
 }
 
-/// Reads the works of one page on a thread of its own.
-struct PageReader(JoinHandle<Result<Vec<ObservedWork>, HubError>>);
+/// Reads items of a list on a thread of its own. Each one is reduced before the next one is parsed.
+struct ItemReader(JoinHandle<Result<Vec<ObservedWork>, HubError>>);
 
-impl PageReader {
-    fn start(kind: WorkKind, response: ApiResponse) -> Self {
-        Self(tokio::task::spawn_blocking(move || match kind {
-            WorkKind::ManifestWork => read_works::<false>(&response),
-            WorkKind::ReplicaSet => read_works::<true>(&response),
-        }))
-    }
-
-    /// Reads items of a list.
-    fn of_items(kind: WorkKind, batch: ItemBatch) -> Self {
-        Self(tokio::task::spawn_blocking(move || {
-            let read = |item: &[u8]| serde_json::from_slice(item).map(|item| reduce(kind, item));
-            let works = batch.items().map(read).collect::<Result<Vec<_>, _>>();
-            let works = works.map_err(|error| no_list(kind.names().1, &error))?;
-            Ok(works.into_iter().flatten().collect())
-        }))
+impl ItemReader {
+    fn start(kind: WorkKind, batch: ItemBatch) -> Self {
+        Self(tokio::task::spawn_blocking(move || read_works(kind, &batch)))
     }
 
     async fn works(self) -> Result<Vec<ObservedWork>, HubError> {
@@ -236,19 +213,29 @@ impl PageReader {
     }
 }
 
-/// Reads what a page says of the list, and passes over its objects. Anything but a valid list is an
-/// error: its missing works would count as deleted.
-fn read_end(kind: WorkKind, response: &ApiResponse) -> Result<ListPage<IgnoredAny>, HubError> {
+/// Cuts a page into what it says of the list, and its items.
+fn read_page(
+    kind: WorkKind,
+    response: &ApiResponse,
+) -> Result<(ListPage<IgnoredAny>, ItemBatch), HubError> {
     if !response.status.is_success() {
         return Err(response::error(response, Verb::List, RequestTarget::All(kind), None));
     }
-    read_envelope(kind, &response.body)
+    let (mut list, mut items) = (new_list(), ItemBatch::default());
+    list.read(&response.body, &mut items).map_err(|error| unavailable(error.to_string()))?;
+    Ok((read_envelope(kind, &list.into_envelope())?, items))
 }
 
-/// Reads what the text of a list says of it, and passes over its objects.
+fn new_list() -> ListItems {
+    ListItems::new(limits::HUB_EVENT_BYTES_MAX)
+}
+
+/// Reads what a list says of itself. Anything but a valid list is an error: its missing works would
+/// count as deleted.
 fn read_envelope(kind: WorkKind, text: &[u8]) -> Result<ListPage<IgnoredAny>, HubError> {
     let name = kind.names().1;
-    let page: ListPage<IgnoredAny> = parse(name, text)?;
+    let page: ListPage<IgnoredAny> =
+        serde_json::from_slice(text).map_err(|error| no_list(name, &error))?;
     let is_complete = page.items.is_some() && !page.metadata.resource_version.is_empty();
     if page.kind.strip_suffix("List") != Some(name) || !is_complete {
         return Err(unavailable(format!("the response is no list of {name}s")));
@@ -256,15 +243,12 @@ fn read_envelope(kind: WorkKind, text: &[u8]) -> Result<ListPage<IgnoredAny>, Hu
     Ok(page)
 }
 
-/// Reads the works of a page.
-fn read_works<const ARE_SETS: bool>(response: &ApiResponse) -> Result<Vec<ObservedWork>, HubError> {
-    let kind = if ARE_SETS { WorkKind::ReplicaSet } else { WorkKind::ManifestWork };
-    let page: ListPage<Reduced<ARE_SETS>> = parse(kind.names().1, &response.body)?;
-    Ok(page.items.into_iter().flatten().filter_map(|item| item.0).collect())
-}
-
-fn parse<T: DeserializeOwned>(name: &str, text: &[u8]) -> Result<ListPage<T>, HubError> {
-    serde_json::from_slice(text).map_err(|error| no_list(name, &error))
+/// Reads the works among the items of a list.
+fn read_works(kind: WorkKind, items: &ItemBatch) -> Result<Vec<ObservedWork>, HubError> {
+    let read = |item: &[u8]| serde_json::from_slice(item).map(|item| reduce(kind, item));
+    let works = items.items().map(read).collect::<Result<Vec<_>, _>>();
+    let works = works.map_err(|error| no_list(kind.names().1, &error))?;
+    Ok(works.into_iter().flatten().collect())
 }
 
 fn no_list(name: &str, error: &serde_json::Error) -> HubError {
@@ -283,8 +267,8 @@ mod tests {
     fn page(body: &Value) -> Result<(ListPage<IgnoredAny>, usize), HubError> {
         let body = body.to_string().into_bytes().into();
         let response = ApiResponse { status: StatusCode::OK, retry_after_seconds: None, body };
-        let end = read_end(WorkKind::ManifestWork, &response)?;
-        Ok((end, read_works::<false>(&response)?.len()))
+        let (end, items) = read_page(WorkKind::ManifestWork, &response)?;
+        Ok((end, read_works(WorkKind::ManifestWork, &items)?.len()))
     }
 
     #[test]
