@@ -1,6 +1,8 @@
 //! Reads the block style that nearly all manifests have, much faster than a parser of all of YAML.
 //! It leaves every text with anything else to that parser, and every text with a problem.
 
+use std::sync::Arc;
+
 use memchr::memchr;
 use serde_json::{Map, Value};
 
@@ -399,9 +401,10 @@ fn mapping(mut fields: Vec<Field>, first: Content) -> Option<Node> {
     Some((Value::Object(values), NodeSpans { children, ..empty(first) }))
 }
 
-fn sequence(mut items: Vec<Value>, spans: Vec<NodeSpans>, first: Content) -> Node {
+fn sequence(mut items: Vec<Value>, mut spans: Vec<NodeSpans>, first: Content) -> Node {
     items.shrink_to_fit();
-    let children = Children::Items(spans.into());
+    spans.shrink_to_fit();
+    let children = Children::Items(Arc::new(spans));
     (Value::Array(items), NodeSpans { children, ..empty(first) })
 }
 

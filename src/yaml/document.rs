@@ -30,7 +30,8 @@ pub(crate) struct NodeSpans {
 pub(crate) enum Children {
     #[default]
     None,
-    Items(Arc<[NodeSpans]>),
+    /// Not a slice: its copy would double a long list while it is made.
+    Items(Arc<Vec<NodeSpans>>),
     /// Sorted by key.
     Fields(Arc<[FieldSpans]>),
 }

@@ -7,6 +7,7 @@ pub(crate) mod stream;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use granit_parser::{Event, ScanError, Tag};
 use serde_json::Value;
@@ -156,9 +157,10 @@ impl<'a> Composer<'a> {
             let (event, at) = self.expect_next()?;
             if event == Event::SequenceEnd {
                 items.shrink_to_fit();
+                children.shrink_to_fit();
                 let children = match children.len() {
                     0 => Children::None,
-                    _ => Children::Items(children.into()),
+                    _ => Children::Items(Arc::new(children)),
                 };
                 return Ok((Value::Array(items), NodeSpans { value: Some(span), children }));
             }
