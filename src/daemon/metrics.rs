@@ -248,7 +248,7 @@ mod tests {
             delivered: BTreeMap::new(),
             source: source.clone(),
             commit: None,
-            works: BTreeMap::new(),
+            works: Default::default(),
             frozen: Frozen::default(),
             rules: SourceRules::default(),
             approved: Approvals::default(),

@@ -59,6 +59,7 @@ mod mirrors;
 mod push_error;
 mod push_outcome;
 pub mod range;
+mod receive_pack;
 pub mod remote;
 pub mod repository;
 pub mod status_branch;

@@ -20,6 +20,7 @@ use super::folder_lock::FolderLock;
 use super::mirror_folder::remove;
 use super::push_error::PushError;
 use super::push_outcome::PushOutcome;
+use super::receive_pack::PushedCommit;
 use super::remote::Remote;
 use super::repository::object_id;
 use super::status_tree::build;
@@ -297,15 +298,36 @@ impl StatusBranch {
         cancel: &Arc<AtomicBool>,
     ) -> Result<PushOutcome, PushError> {
         let attempt = self.attempt(cancel)?;
+        let outcome = match &attempt.address {
+            Address::Local(_) => self.push_local(&attempt, tip, squash)?,
+            Address::Http(_) | Address::Ssh { .. } => {
+                let reference = &format!("refs/heads/{}", self.branch);
+                let pushed = PushedCommit { reference, expected: tip.commit, commit };
+                pushed.push(&self.git, &attempt)?
+            }
+        };
+        if matches!(outcome, PushOutcome::Accepted) {
+            self.git.reference(TIP, commit, true, "push").map_err(self.failed())?;
+        }
+        Ok(outcome)
+    }
+
+    /// Pushes [`NEXT`] to a folder.
+    fn push_local(
+        &self,
+        attempt: &Arc<RemoteAttempt>,
+        tip: Tip,
+        squash: bool,
+    ) -> Result<PushOutcome, FetchError> {
         let expected = tip.commit.unwrap_or(Oid::ZERO_SHA1);
         let force = if squash { "+" } else { "" };
         let refspec = format!("{force}{NEXT}:refs/heads/{}", self.branch);
-        let outcome = with_attempt(&attempt, || {
+        with_attempt(attempt, || {
             // Without a report for the reference, the remote has accepted the push.
             let outcome = std::cell::RefCell::new(PushOutcome::Accepted);
             let moved = std::cell::Cell::new(false);
             let mut options = PushOptions::new();
-            let mut callbacks: RemoteCallbacks<'_> = callbacks(&attempt);
+            let mut callbacks: RemoteCallbacks<'_> = callbacks(attempt);
             callbacks.push_update_reference(|_, reason| {
                 *outcome.borrow_mut() = PushOutcome::of_report(reason);
                 Ok(())
@@ -332,11 +354,7 @@ impl StatusBranch {
                 Err(error) => Err(attempt.explain(error)),
                 Ok(()) => Ok(outcome.into_inner()),
             }
-        })?;
-        if matches!(outcome, PushOutcome::Accepted) {
-            self.git.reference(TIP, commit, true, "push").map_err(self.failed())?;
-        }
-        Ok(outcome)
+        })
     }
 }
 

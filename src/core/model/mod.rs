@@ -20,5 +20,6 @@ mod string_schema;
 pub(crate) mod value_path;
 pub mod work;
 pub mod work_state;
+pub mod works_by_cluster;
 
 pub use gitwork_retry::operation_error;

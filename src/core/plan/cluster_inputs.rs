@@ -45,7 +45,7 @@ impl ClusterInputs {
         let desired = Desired {
             source: desired.source.clone(),
             commit: desired.commit,
-            works: works_of(&desired.works, name),
+            works: desired.works.only(name),
             delivered: desired
                 .delivered
                 .get_key_value(name)
@@ -112,8 +112,7 @@ pub fn changed_clusters(before: &Desired, now: &Desired) -> ChangedClusters {
     if before.source != *source || before.frozen != *frozen || before.suspended != *suspended {
         return ChangedClusters::All;
     }
-    let mut clusters = BTreeSet::new();
-    add_changed(&before.works, works, is_same, &mut clusters);
+    let mut clusters = before.works.differing_clusters(works, is_same);
     let is_equal = |a: &Arc<[NamedObject]>, b: &Arc<[NamedObject]>| Arc::ptr_eq(a, b) || a == b;
     add_changed(&before.later, later, is_equal, &mut clusters);
     let names = before.delivered.keys().chain(delivered.keys());

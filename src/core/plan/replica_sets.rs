@@ -80,7 +80,7 @@ fn receiver(
     let owns = |work: &ObservedWork| {
         !work.deleting && work.object(object).is_some_and(ListedObject::is_owned)
     };
-    let of_cluster = WorkKey::entries_of(&desired.works, cluster).map(|(_, work)| work);
+    let of_cluster = desired.works.of_cluster(cluster).map(|(_, work)| work);
     if let Some(wanted) = of_cluster.into_iter().find(|work| work.object(object).is_some()) {
         let there = observed.works.get(&wanted.key);
         let there = there.filter(|work| work.is_ours(&desired.source));

@@ -13,8 +13,12 @@ use crate::model::facts::{FactNeeds, Facts};
 use crate::model::name::{ClusterName, CommitId, GroupName, RepoPath, SourceId, WorkKey, WorkName};
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::{DesiredWork, NamedObject};
+use crate::model::works_by_cluster::WorksByCluster;
 use crate::render::layout;
 use crate::rollout::GroupRollout;
+
+/// The works that Git wants.
+pub type WantedWorks = WorksByCluster<Arc<DesiredWork>>;
 
 /// The desired state of one commit or directory.
 #[derive(Debug, Clone)]
@@ -24,7 +28,7 @@ pub struct Desired {
     /// `None` for a local directory with uncommitted changes.
     pub commit: Option<CommitId>,
     /// The works that Git wants, without frozen ones.
-    pub works: BTreeMap<WorkKey, Arc<DesiredWork>>,
+    pub works: WantedWorks,
     /// The works that clusters get by ManifestWorkReplicaSets. `works` has the sets.
     pub delivered: BTreeMap<ClusterName, Vec<Arc<DesiredWork>>>,
     /// The parts that could not be read, and are neither changed nor deleted.

@@ -7,6 +7,7 @@ mod ahead;
 #[cfg(test)]
 mod ahead_tests;
 mod approvals;
+mod budget;
 mod change;
 mod cluster;
 mod content;
@@ -27,13 +28,14 @@ mod rollouts;
 mod selected;
 #[cfg(test)]
 mod selected_tests;
+mod sizes;
 mod work_inputs;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::desired::{Desired, OpenGroups, Suspended, UncertainMembers};
+use super::desired::{Desired, OpenGroups, Suspended, UncertainMembers, WantedWorks};
 use super::groups::{GroupInputs, Membership, Memberships};
 use super::layout;
 use crate::config::file_names::{CLUSTERS, GROUPS};
@@ -45,9 +47,8 @@ use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
 use crate::model::diagnostic_sink::{ScopedDiagnostic, cut_fairly};
 use crate::model::facts::{FactNeeds, Facts};
 use crate::model::kinds::KindIndex;
-use crate::model::name::{ClusterName, CommitId, GroupName, ObjectId, RepoPath, SourceId, WorkKey};
+use crate::model::name::{ClusterName, CommitId, GroupName, ObjectId, RepoPath, SourceId};
 use crate::model::snapshot::{ObjectError, Snapshot};
-use crate::model::work::DesiredWork;
 use crate::render::groups::Certainty;
 use crate::render::object_checks::SchemaChecks;
 use crate::render::parsed_files::ParsedFiles;
@@ -55,14 +56,19 @@ use crate::render::values::Variable;
 use crate::rollout::GroupRollout;
 use crate::rollout::earlier::EarlierContents;
 use ahead::RenderedAhead;
+use budget::ContentBudget;
 use cluster::{ClusterPlan, RenderedCluster};
-use content::{ContentBudget, SharedContent, approval_bytes};
+use content::SharedContent;
 use earlier::{Earlier, LeftOut};
 use inputs::{ClusterConfig, SourceInputs};
 use pass::{ClusterPlace, OpenCluster, PassError, RenderPass, Rendering};
 use rendered_change::Selected;
 pub use rendered_change::{RenderedChange, UnreadClusters};
 use rollouts::rollouts;
+use sizes::approval_bytes;
+
+/// In debug builds, the bytes of at most so many folders are compared with those that count.
+const CHECKED_FOLDERS_MAX: usize = 500;
 
 type GroupsByCluster = BTreeMap<ClusterName, Vec<Membership>>;
 type Delivered = BTreeMap<GroupName, BTreeMap<ClusterName, Certainty>>;
@@ -256,23 +262,14 @@ impl Renderer {
         top: &SnapshotTop,
         left_out: &LeftOut,
     ) -> Result<Desired, ObjectError> {
-        let mut diagnostics = top.diagnostics.clone();
-        let left = self.content_bytes_max.saturating_sub(approval_bytes(&self.approved));
-        let pass = RenderPass {
-            source: &self.source,
-            tenancy: &self.tenancy,
-            checks: &self.checks,
-            objects: snapshot.objects,
-            inputs: top.source.clone(),
-            earlier: &self.earlier,
-            bare: Arc::new(ClusterConfig::new(None, true)),
-            content: RefCell::new(std::mem::take(&mut self.content)),
-            budget: RefCell::new(ContentBudget::new(left)),
-            parsed: ParsedFiles::default(),
-        };
-        let rendered = self.fleet(&pass, top, left_out, &mut diagnostics);
-        self.content = pass.content.into_inner();
-        let fleet = rendered.inspect_err(|_| self.content.drop_unused())?;
+        let fleet = self.fleet_within_budget(snapshot, top, left_out);
+        let (fleet, diagnostics) = fleet.inspect_err(|_| self.content.drop_all_unused())?;
+        let replaced = self.clusters.iter().map(|(name, before)| match fleet.clusters.get(name) {
+            Some(now) if Arc::ptr_eq(now, before) => 0,
+            Some(now) => now.replaced_folders(before),
+            None => before.rendered_folders().count(),
+        });
+        let replaced = replaced.sum();
         self.clusters = fleet.clusters;
         self.kinds = fleet.kinds;
         self.groups = fleet.groups;
@@ -282,13 +279,78 @@ impl Renderer {
         self.open_groups = fleet.open_groups;
         self.group_diagnostics = fleet.diagnostics;
         self.unread = fleet.unread;
-        self.drop_unused();
+        self.content.drop_unused(replaced, self.folder_count());
         Ok(self.assemble(snapshot.commit, &diagnostics))
+    }
+
+    /// As [`Self::fleet`], within the bound of the bytes that works may hold. It is not exceeded if
+    /// all that works share, with what no work has any more, is within it; otherwise the contents
+    /// are counted one by one.
+    fn fleet_within_budget(
+        &mut self,
+        snapshot: &Snapshot<'_>,
+        top: &SnapshotTop,
+        left_out: &LeftOut,
+    ) -> Result<(Fleet, Vec<Diagnostic>), ObjectError> {
+        let left = self.content_bytes_max.saturating_sub(approval_bytes(&self.approved));
+        // The first time, nothing is counted.
+        if !self.clusters.is_empty() && self.content.bytes().is_some() {
+            let budget = ContentBudget::at_most(left);
+            let (fleet, budget) = self.counted_fleet(snapshot, top, left_out, budget);
+            if !budget.may_be_enough() {
+                return fleet;
+            }
+            self.content.drop_all_unused();
+        }
+        self.counted_fleet(snapshot, top, left_out, ContentBudget::exact(left)).0
+    }
+
+    /// As [`Self::fleet`]. Gives back the budget.
+    fn counted_fleet(
+        &mut self,
+        snapshot: &Snapshot<'_>,
+        top: &SnapshotTop,
+        left_out: &LeftOut,
+        budget: ContentBudget,
+    ) -> (Result<(Fleet, Vec<Diagnostic>), ObjectError>, ContentBudget) {
+        let pass = RenderPass {
+            source: &self.source,
+            tenancy: &self.tenancy,
+            checks: &self.checks,
+            objects: snapshot.objects,
+            inputs: top.source.clone(),
+            earlier: &self.earlier,
+            bare: Arc::new(ClusterConfig::new(None, true)),
+            content: RefCell::new(std::mem::take(&mut self.content)),
+            budget: RefCell::new(budget),
+            parsed: ParsedFiles::default(),
+        };
+        let mut diagnostics = top.diagnostics.clone();
+        let fleet = self.fleet(&pass, top, left_out, &mut diagnostics);
+        let RenderPass { content, budget, .. } = pass;
+        self.content = content.into_inner();
+        debug_assert!(self.is_counted(&fleet), "the bytes of all contents are those of works");
+        (fleet.map(|fleet| (fleet, diagnostics)), budget.into_inner())
+    }
+
+    /// Whether works hold no more than [`SharedContent::bytes`]; not checked for many works.
+    fn is_counted(&self, fleet: &Result<Fleet, ObjectError>) -> bool {
+        let (Ok(fleet), Some(shared)) = (fleet, self.content.bytes()) else { return true };
+        let folders = || fleet.clusters.values().flat_map(|cluster| cluster.rendered_folders());
+        let unshared: usize = folders().map(|one| one.sizes.unshared()).sum();
+        let mut exact = ContentBudget::exact(unshared + shared);
+        folders().count() > CHECKED_FOLDERS_MAX
+            || folders().all(|one| exact.spend_folder(one, &self.content).is_ok())
     }
 
     /// Drops contents that only earlier commits had, as soon as nobody holds their works.
     pub fn drop_unused(&mut self) {
-        self.content.drop_unused();
+        self.content.drop_unused(0, self.folder_count());
+    }
+
+    /// The work folders of all clusters.
+    fn folder_count(&self) -> usize {
+        self.clusters.values().map(|cluster| cluster.works.len()).sum()
     }
 
     /// Reads groups and clusters, finds the members of the groups, and renders all works.
@@ -460,10 +522,10 @@ impl Renderer {
 
     /// Puts the clusters together: the works that Git wants, and those that an error freezes.
     fn assemble(&self, commit: Option<CommitId>, diagnostics: &[Diagnostic]) -> Desired {
-        let folders = self.clusters.values().flat_map(|cluster| cluster.certain_works());
-        let works = folders.filter_map(|folder| folder.rendered.work.as_ref());
-        let mut works: BTreeMap<WorkKey, Arc<DesiredWork>> =
-            works.map(|work| (work.key.clone(), work.clone())).collect();
+        let mut works = WantedWorks::new();
+        for (name, cluster) in &self.clusters {
+            works.set_cluster(name, cluster.wanted());
+        }
         let above = diagnostics.iter().chain(&self.group_diagnostics);
         let mut all: Vec<ScopedDiagnostic<'_>> = above.map(ScopedDiagnostic::new).collect();
         for cluster in self.clusters.values() {

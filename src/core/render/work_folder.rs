@@ -119,6 +119,13 @@ pub struct RenderedSizes {
     pub variables: usize,
 }
 
+impl RenderedSizes {
+    /// Diagnostics, too, count for each folder.
+    pub(super) fn unshared(self) -> usize {
+        self.own + self.diagnostics
+    }
+}
+
 /// Renders a work folder. An error is one of the object database only; all else is a diagnostic.
 pub fn render(
     path: &RepoPath,

@@ -22,4 +22,4 @@ mod tcp;
 mod tls;
 
 pub use attempt::{Bounds, RemoteAttempt};
-pub use register::{SCHEME_URL, with_attempt};
+pub use register::{SCHEME_URL, subtransport, with_attempt};

@@ -63,6 +63,19 @@ fn make(remote: &git2::Remote<'_>) -> Result<Transport, git2::Error> {
     }
 }
 
+/// The transport of an attempt, for what gitwork does without libgit2.
+pub fn subtransport(attempt: &Arc<RemoteAttempt>) -> Box<dyn SmartSubtransport> {
+    let attempt = Arc::clone(attempt);
+    match &attempt.address {
+        Address::Http(address) => {
+            let address = address.clone();
+            Box::new(HttpTransport::new(attempt, address))
+        }
+        Address::Ssh { .. } => Box::new(SshTransport::new(attempt)),
+        Address::Local(_) => Box::new(Unsupported),
+    }
+}
+
 /// Local paths use libgit2's own transport.
 struct Unsupported;
 

@@ -28,7 +28,7 @@ pub(super) fn cascading_deletions(
     let mut objects = EnclosedObjects::default();
     for (cluster, deletions) in by_cluster(clusters, base) {
         let mut losses = Losses { deletions: &deletions, found: ClusterLosses::default() };
-        let own = WorkKey::entries_of(&head.works, cluster).map(|(_, work)| work);
+        let own = head.works.of_cluster(cluster).map(|(_, work)| work);
         let delivered = head.delivered.get(cluster).into_iter().flatten();
         for work in own.chain(delivered) {
             for one in &*objects.of(work) {

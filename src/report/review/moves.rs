@@ -130,7 +130,7 @@ fn give_from_sets<'a>(
     }
     for (cluster, sets) in &base.delivered {
         for set in sets.iter().filter(|set| giving.contains(&set.key)) {
-            for (_, to) in WorkKey::entries_of(&head.works, cluster) {
+            for (_, to) in head.works.of_cluster(cluster) {
                 for object in to.objects.iter() {
                     let key = (&set.key.cluster, object.digest);
                     works.extend(lost.remove(&key).map(|from| (key, (from, &**to))));

@@ -129,7 +129,7 @@ impl<'a> LostByCluster<'a> {
         dropped: Vec<Dropped<'a>>,
         frozen: &'a [FrozenWork<'a>],
     ) -> Self {
-        let own = WorkKey::entries_of(&desired.works, cluster).map(|(_, work)| work);
+        let own = desired.works.of_cluster(cluster).map(|(_, work)| work);
         let delivered = desired.delivered.get(cluster).into_iter().flatten();
         let works: Vec<&DesiredWork> = own.chain(delivered).map(|work| &**work).collect();
         let by_digest = dropped.into_iter().map(|one| (one.object.digest, one));

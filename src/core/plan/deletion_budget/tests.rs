@@ -37,7 +37,7 @@ impl World {
         let hub = had.works.values().map(|work| work.body.to_manifest_work(&work.key, None));
         let hub = hub.collect();
         let mut last_known = LastKnownStates::new();
-        for key in had.works.into_keys().filter(|key| !desired.works.contains_key(key)) {
+        for key in had.works.keys().filter(|key| !desired.works.contains_key(key)) {
             let state = LastKnownState {
                 removed_by: None,
                 delete_option: DeletionPolicy::Foreground,
@@ -46,7 +46,7 @@ impl World {
                 added_since: None,
                 depends_on: Default::default(),
             };
-            last_known.insert(key, state);
+            last_known.insert(key.clone(), state);
         }
         Self { desired, hub, last_known }
     }

@@ -71,7 +71,7 @@ impl Write<'_> {
     fn is_wanted_on(&self, cluster: &ClusterName, digest: ObjectDigest) -> bool {
         let desired = self.inputs.desired;
         let has = |work: &DesiredWork| work.object(digest).is_some();
-        let mut own = WorkKey::entries_of(&desired.works, cluster);
+        let mut own = desired.works.of_cluster(cluster);
         self.is_delivered_to(cluster, digest) || own.any(|(_, work)| has(work))
     }
 

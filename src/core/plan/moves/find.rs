@@ -80,7 +80,7 @@ impl MovingWorks {
             }
         }
         for key in observed.delivered.keys() {
-            let of_cluster = WorkKey::entries_of(&desired.works, &key.cluster);
+            let of_cluster = desired.works.of_cluster(&key.cluster);
             works.all.extend(of_cluster.map(|(key, _)| key.clone()));
         }
         works.all.extend(LeavingObjects::observe(observed).shared(observed).into_iter().cloned());
@@ -92,7 +92,7 @@ impl MovingWorks {
     /// With all sets of Git, if Git has lost one: they may get its objects.
     pub fn with_receiving_sets(mut self, desired: &Desired) -> Self {
         if self.sets.iter().any(|(place, set)| *place == set.cluster) {
-            let sets = WorkKey::replica_sets_of(&desired.works);
+            let sets = desired.works.iter().filter(|(key, _)| key.is_replica_set());
             self.sets.extend(sets.map(|(key, _)| (key.cluster.clone(), key.clone())));
         }
         self

@@ -17,7 +17,7 @@ use crate::plan::work_spec::WorkSpec;
 use crate::plan::{
     Effect, LastKnownState, LastKnownStates, Plan, PlanPolicy, Reason, plan, request,
 };
-use crate::render::desired::{Desired, FrozenObjects};
+use crate::render::desired::{Desired, FrozenObjects, WantedWorks};
 use request::Request;
 
 mod dropped_objects;
@@ -124,7 +124,7 @@ impl World {
             delivered: BTreeMap::new(),
             source: SourceId::parse("fleet").unwrap(),
             commit: None,
-            works: BTreeMap::new(),
+            works: WantedWorks::new(),
             frozen: crate::render::desired::Frozen::default(),
             rules: crate::config::source_rules::SourceRules::default(),
             approved: crate::model::approval::Approvals::default(),
@@ -151,8 +151,7 @@ impl World {
 
     fn commit(&mut self, works: &[Work<'_>]) {
         let works = works.iter().map(|work| desired_work(&self.desired.source, work));
-        let works: BTreeMap<WorkKey, Arc<DesiredWork>> =
-            works.map(|work| (work.key.clone(), Arc::new(work))).collect();
+        let works: WantedWorks = works.map(|work| (work.key.clone(), Arc::new(work))).collect();
         let added = works.keys().filter(|key| !self.desired.works.contains_key(key));
         let added = AddedSince { works: added.cloned().collect(), ..AddedSince::default() };
         let added = Arc::new(added);

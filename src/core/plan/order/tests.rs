@@ -66,10 +66,10 @@ impl World {
     /// The hub has the works of `before`, each applied and available.
     fn after(before: &TestFiles, now: &TestFiles) -> Self {
         let (had, mut world) = (render(before, "[]"), Self::new(now));
-        for (key, work) in had.works {
-            world.write(&key, work.body.to_manifest_work(&key, None));
-            world.report(&key, &json!({"Applied": "True", "Available": "True"}));
-            if !world.desired.works.contains_key(&key) {
+        for (key, work) in &had.works {
+            world.write(key, work.body.to_manifest_work(key, None));
+            world.report(key, &json!({"Applied": "True", "Available": "True"}));
+            if !world.desired.works.contains_key(key) {
                 let state = LastKnownState {
                     removed_by: None,
                     delete_option: work.delete_option.clone(),
@@ -78,7 +78,7 @@ impl World {
                     added_since: None,
                     depends_on: work.depends_on.clone(),
                 };
-                world.last_known.insert(key, state);
+                world.last_known.insert(key.clone(), state);
             }
         }
         world.policy.allow_delete_all = true;

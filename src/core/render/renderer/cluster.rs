@@ -13,6 +13,8 @@ use crate::model::kinds::CrdNames;
 use crate::model::manifest::{Identity, Origin};
 use crate::model::name::{ClusterName, ObjectId, RepoPath, WorkKey};
 use crate::model::snapshot::ObjectError;
+use crate::model::work::DesiredWork;
+use crate::model::works_by_cluster::ClusterWorks;
 use crate::render::groups::{Certainty, Membership};
 use crate::render::layout::{self, OwnerFolder, is_of_group};
 use crate::render::work_folder::Rendered;
@@ -43,6 +45,10 @@ pub(super) struct RenderedCluster {
 /// nothing in which others look for something.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CheckedWorks {
+    /// Those that the cluster gets for sure.
+    works: ClusterWorks<Arc<DesiredWork>>,
+    /// The bytes of what its works do not share with others.
+    own_bytes: usize,
     /// One object or one name in two of them.
     pub(super) clashes: Vec<Diagnostic>,
     /// What is odd about one beside the others.
@@ -85,10 +91,29 @@ impl RenderedCluster {
         of: impl Fn(&RepoPath) -> bool + 'a,
     ) -> impl Iterator<Item = &'a CrdNames> {
         let may_have = self.may_have(|found| found.has_crds);
-        let works = self.works.values().map(|work| &work.rendered).chain(&self.later_works);
-        let works = works.take_while(move |_| may_have);
+        let works = self.rendered_folders().take_while(move |_| may_have);
         let works = works.filter(move |rendered| of(&rendered.path));
         works.flat_map(|rendered| &rendered.crds)
+    }
+
+    /// All its work folders, with those that it gets later.
+    pub(super) fn rendered_folders(&self) -> impl Iterator<Item = &Arc<Rendered>> {
+        self.works.values().map(|work| &work.rendered).chain(&self.later_works)
+    }
+
+    /// The bytes of what its works do not share with others.
+    pub(super) fn own_bytes(&self) -> usize {
+        let count = || self.rendered_folders().map(|one| one.sizes.unshared()).sum();
+        self.checked.as_ref().map_or_else(count, |found| found.own_bytes)
+    }
+
+    /// The folders that it has not as before.
+    pub(super) fn replaced_folders(&self, before: &Self) -> usize {
+        let is_kept = |(path, old): (&RepoPath, &RenderedFolder)| {
+            self.works.get(path).is_some_and(|new| Arc::ptr_eq(&old.rendered, &new.rendered))
+        };
+        let kept = before.works.iter().filter(|folder| is_kept(*folder)).count();
+        before.works.len() - kept + before.later_works.len()
     }
 
     /// Whether something may be found in its works, which need not be checked yet.
@@ -106,6 +131,15 @@ impl RenderedCluster {
     /// The folders of works that the cluster gets for sure.
     pub(super) fn certain_works(&self) -> impl Iterator<Item = &RenderedFolder> {
         self.works.values().filter(|work| work.certainty == Certainty::Member)
+    }
+
+    /// The works that it gets for sure, without those that an error freezes.
+    pub(super) fn wanted(&self) -> ClusterWorks<Arc<DesiredWork>> {
+        let find = || {
+            let works = self.certain_works().filter_map(|folder| folder.rendered.work.as_ref());
+            Arc::new(works.map(|work| (work.key.clone(), work.clone())).collect())
+        };
+        self.checked.as_ref().map_or_else(find, |found| found.works.clone())
     }
 
     /// The works that it gets with the commit. What is wrong with an earlier content was reported
@@ -217,6 +251,8 @@ impl RenderedCluster {
 
     fn checked_works(&self, name: &ClusterName) -> CheckedWorks {
         let mut found = CheckedWorks {
+            works: self.wanted(),
+            own_bytes: self.own_bytes(),
             clashes: self.find_clashes(name),
             has_problems: self.works_of_commit().any(|one| !one.diagnostics.is_empty()),
             has_gaps: self
@@ -225,7 +261,7 @@ impl RenderedCluster {
                 .any(|work| work.certainty == Certainty::Possible || work.rendered.work.is_none()),
             ..CheckedWorks::default()
         };
-        for one in self.works.values().map(|work| &work.rendered).chain(&self.later_works) {
+        for one in self.rendered_folders() {
             found.has_crds |= !one.crds.is_empty();
             found.has_custom_kinds |= !one.custom_kinds.is_empty();
             found.has_dependencies |= !one.depends_on.is_empty();

@@ -1,35 +1,27 @@
-//! What rendered works hold in memory: equal contents once, and all of them within a bound.
+//! What rendered works have in common: equal contents are held once.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash};
 use std::sync::Arc;
 
-use gitwork_schemas::{CrdSchemas, KubernetesVersion};
-use serde_json::Value;
+use gitwork_schemas::KubernetesVersion;
 
 use super::inputs::ClusterConfig;
-use crate::config::WorkSettings;
-use crate::limits;
-use crate::model::approval::{Approvals, Target};
-use crate::model::diagnostic::Diagnostic;
+use super::sizes::{named_bytes, placed_bytes, sizes, spec_bytes, text_bytes, variables_bytes};
 use crate::model::digest::{CanonicalJson, Digest};
-use crate::model::kinds::CrdNames;
 use crate::model::manifest::{Identity, Origin};
-use crate::model::name::{GroupName, ObjectId, RepoPath};
+use crate::model::name::{GroupName, ObjectId};
 use crate::model::spec_text::SpecText;
-use crate::model::work::{DeletionPolicy, DesiredWork, NamedObject};
-use crate::render::groups::GroupConfig;
-use crate::render::layout::is_of_group;
-use crate::render::relations::Relations;
+use crate::model::work::{DesiredWork, NamedObject};
 use crate::render::values::{ClusterValues, Variable};
 use crate::render::work_folder::{Rendered, RenderedSizes};
 
-/// Bytes that an allocation costs besides its content.
-const ALLOCATION: usize = 32;
+/// Unused contents are dropped once they may be so much of all: one part in this many.
+const UNUSED_PARTS: usize = 16;
 
 /// The contents of a source's works. Equal ones are held once: a fleet has the same folder for many
 /// clusters.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct SharedContent {
     /// Of works whose text nobody needs, the hashes of texts that are counted.
     counted: Option<HashSet<u64>>,
@@ -42,6 +34,20 @@ pub(super) struct SharedContent {
     pub(super) configs: HashMap<ObjectId, Arc<ClusterConfig>>,
     /// The last rendered folders of each content.
     folders: HashMap<FolderContent, RenderedContent>,
+    /// The bytes of the five sets; `None` if works may hold contents that are in none.
+    bytes: Option<usize>,
+    unused: Unused,
+}
+
+/// How much may be unused.
+#[derive(Debug, Default)]
+struct Unused {
+    /// The bytes of all contents when unused ones were dropped.
+    bytes_before: usize,
+    /// Folders that were replaced or removed since.
+    folders: usize,
+    /// Somebody may have held works of an earlier commit then.
+    was_held: bool,
 }
 
 /// The rendered folders of one content.
@@ -87,49 +93,84 @@ pub(super) struct FolderContent {
     pub(super) kubernetes_version: Option<KubernetesVersion>,
 }
 
+impl Default for SharedContent {
+    fn default() -> Self {
+        Self {
+            counted: None,
+            texts: HashSet::new(),
+            specs: HashSet::new(),
+            named: HashSet::new(),
+            placed: HashSet::new(),
+            variables: HashSet::new(),
+            configs: HashMap::new(),
+            folders: HashMap::new(),
+            bytes: Some(0),
+            unused: Unused::default(),
+        }
+    }
+}
+
 impl Clone for SharedContent {
     /// An empty one: while two hold a content, neither would notice that no work has it.
     fn clone(&self) -> Self {
-        Self { counted: self.counted.as_ref().map(|_| HashSet::new()), ..Self::default() }
+        let counted = self.counted.as_ref().map(|_| HashSet::new());
+        Self { counted, bytes: None, ..Self::default() }
     }
 }
 
 impl SharedContent {
     /// Drops the text of each work once it is counted.
     pub(super) fn without_texts() -> Self {
-        Self { counted: Some(HashSet::new()), ..Self::default() }
+        Self { counted: Some(HashSet::new()), bytes: None, ..Self::default() }
+    }
+
+    /// The bytes of all contents: at least those of all works, and those of earlier ones until
+    /// [`Self::drop_unused`]. `None` if works may hold others.
+    pub(super) fn bytes(&self) -> Option<usize> {
+        self.bytes
     }
 
     /// Counts what the folder holds, and replaces what others have as well by theirs.
     pub(super) fn share(&mut self, rendered: &mut Rendered) {
         rendered.sizes = sizes(rendered);
-        share(&mut self.placed, &mut rendered.objects);
-        share(&mut self.variables, &mut rendered.variables);
-        share(&mut self.named, &mut rendered.frozen.objects);
-        let Some(work) = rendered.work.as_mut().map(Arc::make_mut) else { return };
-        share(&mut self.named, &mut work.objects);
-        let Some(body) = Arc::get_mut(&mut work.body) else { return };
-        // Another folder with this text has it from here.
-        if Arc::strong_count(body.spec.parts()) > 1 {
-            return;
+        let frozen_bytes = named_bytes(&rendered.frozen.objects);
+        let mut added = share(&mut self.placed, &mut rendered.objects, rendered.sizes.objects)
+            + share(&mut self.variables, &mut rendered.variables, rendered.sizes.variables)
+            + share(&mut self.named, &mut rendered.frozen.objects, frozen_bytes);
+        if let Some(work) = rendered.work.as_mut().map(Arc::make_mut) {
+            added += share(&mut self.named, &mut work.objects, rendered.sizes.named);
+            added += self.share_spec(work, &mut rendered.sizes);
         }
-        if let Some(counted) = &mut self.counted {
-            rendered.sizes.own += uncounted_bytes(counted, body.spec.parts());
-            body.spec = SpecText::from_parts([].into());
-            return;
-        }
-        let mut spec = body.spec.parts().clone();
-        if !self.specs.contains(&spec) {
-            spec = spec.iter().map(|part| self.text(part)).collect();
-        }
-        share(&mut self.specs, &mut spec);
-        body.spec = SpecText::from_parts(spec);
+        self.bytes = self.bytes.map(|bytes| bytes + added);
     }
 
-    fn text(&mut self, text: &CanonicalJson) -> CanonicalJson {
+    /// Gives the bytes of what was not there.
+    fn share_spec(&mut self, work: &mut DesiredWork, sizes: &mut RenderedSizes) -> usize {
+        let Some(body) = Arc::get_mut(&mut work.body) else { return 0 };
+        // Another folder with this text has it from here.
+        if Arc::strong_count(body.spec.parts()) > 1 {
+            return 0;
+        }
+        if let Some(counted) = &mut self.counted {
+            sizes.own += uncounted_bytes(counted, body.spec.parts());
+            body.spec = SpecText::from_parts([].into());
+            return 0;
+        }
+        let (mut spec, mut added) = (body.spec.parts().clone(), 0);
+        if !self.specs.contains(&spec) {
+            spec = spec.iter().map(|part| self.text(part, &mut added)).collect();
+        }
+        let bytes = spec_bytes(&spec);
+        added += share(&mut self.specs, &mut spec, bytes);
+        body.spec = SpecText::from_parts(spec);
+        added
+    }
+
+    fn text(&mut self, text: &CanonicalJson, added: &mut usize) -> CanonicalJson {
         if let Some(known) = self.texts.get(text) {
             return known.clone();
         }
+        *added += text_bytes(text);
         self.texts.insert(text.clone());
         text.clone()
     }
@@ -154,23 +195,44 @@ impl SharedContent {
         self.folders.entry(content).or_default().keep(values, rendered);
     }
 
+    /// Drops the contents that nobody else holds, once they may be a good part of all: the cost is
+    /// in the number of contents. `replaced`: the folders that are no longer among these `folders`
+    /// since the last call.
+    pub(super) fn drop_unused(&mut self, replaced: usize, folders: usize) {
+        self.unused.folders += replaced;
+        let grown = self.bytes.map(|bytes| bytes.saturating_sub(self.unused.bytes_before));
+        let is_much = grown.is_none_or(|grown| grown * UNUSED_PARTS > self.unused.bytes_before)
+            || self.unused.folders * UNUSED_PARTS > folders;
+        if is_much || self.unused.was_held {
+            self.drop_all_unused();
+            let bytes_before = self.bytes.unwrap_or_default();
+            self.unused = Unused { bytes_before, folders: 0, was_held: is_much };
+        }
+    }
+
     /// Drops the contents that nobody else holds.
-    pub(super) fn drop_unused(&mut self) {
+    pub(super) fn drop_all_unused(&mut self) {
         self.folders.retain(|_, known| {
             known.by_values.retain(|_, one| Arc::strong_count(one) > 1);
             !known.by_values.is_empty()
         });
-        self.specs.retain(|one| Arc::strong_count(one) > 1);
-        self.texts.retain(CanonicalJson::is_shared);
-        self.named.retain(|one| Arc::strong_count(one) > 1);
-        self.placed.retain(|one| Arc::strong_count(one) > 1);
-        self.variables.retain(|one| Arc::strong_count(one) > 1);
+        let dropped = drop_unused(&mut self.specs, spec_bytes)
+            + drop_unused(&mut self.named, named_bytes)
+            + drop_unused(&mut self.placed, placed_bytes)
+            + drop_unused(&mut self.variables, variables_bytes);
+        let mut dropped_texts = 0;
+        self.texts.retain(|text| {
+            let is_used = text.is_shared();
+            dropped_texts += if is_used { 0 } else { text_bytes(text) };
+            is_used
+        });
         self.configs.retain(|_, one| Arc::strong_count(one) > 1);
+        self.bytes = self.bytes.map(|bytes| bytes.saturating_sub(dropped + dropped_texts));
     }
 }
 
-/// The bytes of texts that were not counted before, as [`ContentBudget::spend_folder`] counts those
-/// that are kept.
+/// The bytes of texts that were not counted before, as [`super::budget::ContentBudget`] counts
+/// those that are kept.
 fn uncounted_bytes(counted: &mut HashSet<u64>, parts: &Arc<[CanonicalJson]>) -> usize {
     let hasher = BuildHasherDefault::<DefaultHasher>::new();
     let hashes: Vec<u64> = parts.iter().map(|part| hasher.hash_one(part)).collect();
@@ -178,257 +240,33 @@ fn uncounted_bytes(counted: &mut HashSet<u64>, parts: &Arc<[CanonicalJson]>) -> 
         return 0;
     }
     let new = parts.iter().zip(hashes).filter(|(_, hash)| counted.insert(*hash));
-    size_of_val(&**parts)
-        + ALLOCATION
-        + new.map(|(one, _)| one.as_str().len() + ALLOCATION).sum::<usize>()
+    spec_bytes(parts) + new.map(|(one, _)| text_bytes(one)).sum::<usize>()
 }
 
-fn share<T: ?Sized + Eq + Hash>(known: &mut HashSet<Arc<T>>, one: &mut Arc<T>) {
-    match known.get(one) {
-        Some(known) => *one = known.clone(),
-        None => drop(known.insert(one.clone())),
+/// Gives the bytes if nobody had it.
+fn share<T: ?Sized + Eq + Hash>(
+    known: &mut HashSet<Arc<T>>,
+    one: &mut Arc<T>,
+    bytes: usize,
+) -> usize {
+    if let Some(known) = known.get(one) {
+        *one = known.clone();
+        return 0;
     }
+    known.insert(one.clone());
+    bytes
 }
 
-/// The works of the source hold more than they may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct TooLarge;
-
-/// The bytes that the rendered works may still hold. Each content counts once.
-#[derive(Debug)]
-pub(super) struct ContentBudget {
-    left: usize,
-    /// Bytes of files that may still be read for works.
-    input_left: usize,
-    /// Those of one folder of a group.
-    input_of_folder: usize,
-    /// Bytes of relations that may still be kept.
-    relations_left: usize,
-    /// What each folder of a group has cost.
-    inputs: HashMap<RepoPath, usize>,
-    /// The addresses of contents that are counted.
-    counted: HashSet<usize, BuildHasherDefault<AddressHasher>>,
-}
-
-/// Spreads addresses: nobody chooses them, and each pass looks up all of them.
-#[derive(Debug, Default)]
-struct AddressHasher(u64);
-
-impl Hasher for AddressHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_usize(usize::from(*byte)));
-    }
-
-    fn write_usize(&mut self, address: usize) {
-        // The odd number next to 2^64 divided by the golden ratio (Knuth's multiplicative hash).
-        let product = (self.0 ^ address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = product ^ (product >> 32);
-    }
-}
-
-impl ContentBudget {
-    /// Nothing is counted yet.
-    pub(super) fn new(max: usize) -> Self {
-        Self {
-            left: max,
-            input_left: max.saturating_mul(limits::INPUT_FACTOR),
-            input_of_folder: max,
-            relations_left: limits::RELATIONS_BYTES_MAX,
-            inputs: HashMap::new(),
-            counted: HashSet::default(),
-        }
-    }
-
-    /// Whether a folder of a group may be rendered once more. Otherwise it freezes itself, and not
-    /// the source.
-    pub(super) fn allows_input_of(&self, folder: &RepoPath) -> bool {
-        self.inputs.get(folder).is_none_or(|read| *read <= self.input_of_folder)
-    }
-
-    /// Counts the files of a folder that was rendered.
-    pub(super) fn spend_input(&mut self, rendered: &Rendered) -> Result<(), TooLarge> {
-        let bytes = rendered.input_bytes;
-        if is_of_group(&rendered.path) {
-            *self.inputs.entry(rendered.path.clone()).or_default() += bytes;
-        }
-        self.input_left = self.input_left.checked_sub(bytes).ok_or(TooLarge)?;
-        Ok(())
-    }
-
-    /// Counts the relations of a folder that was rendered, apart from what works hold: a command
-    /// must accept what the daemon accepts. Drops them once there are too many.
-    pub(super) fn spend_relations(&mut self, rendered: &mut Rendered) {
-        let Some(relations) = &mut rendered.relations else { return };
-        match self.relations_left.checked_sub(relations.bytes()) {
-            Some(left) => self.relations_left = left,
-            None => *relations = Arc::new(Relations { is_cut: true, ..Relations::default() }),
-        }
-    }
-
-    /// Counts bytes.
-    pub(super) fn spend(&mut self, bytes: usize) -> Result<(), TooLarge> {
-        self.left = self.left.checked_sub(bytes).ok_or(TooLarge)?;
-        Ok(())
-    }
-
-    /// Counts diagnostics.
-    pub(super) fn spend_diagnostics<'a>(
-        &mut self,
-        all: impl IntoIterator<Item = &'a Diagnostic>,
-    ) -> Result<(), TooLarge> {
-        self.spend(all.into_iter().map(diagnostic_bytes).sum())
-    }
-
-    /// Counts what cluster.yaml says.
-    pub(super) fn spend_config(&mut self, config: &Arc<ClusterConfig>) -> Result<(), TooLarge> {
-        if self.counted.insert(Arc::as_ptr(config).addr()) {
-            self.spend(config_bytes(config))?;
-        }
-        Ok(())
-    }
-
-    /// Counts what group.yaml says.
-    pub(super) fn spend_group(&mut self, config: &Arc<GroupConfig>) -> Result<(), TooLarge> {
-        let is_new = self.counted.insert(Arc::as_ptr(config).addr());
-        if is_new { self.spend(config.bytes) } else { Ok(()) }
-    }
-
-    /// Counts a work folder: its contents, and what it has of its own.
-    pub(super) fn spend_folder(&mut self, rendered: &Rendered) -> Result<(), TooLarge> {
-        let sizes = rendered.sizes;
-        self.spend(sizes.own)?;
-        self.spend_content(address(&rendered.objects), sizes.objects)?;
-        self.spend_content(address(named(rendered)), sizes.named)?;
-        self.spend_content(address(&rendered.diagnostics), sizes.diagnostics)?;
-        self.spend_content(address(&rendered.variables), sizes.variables)?;
-        let Some(work) = &rendered.work else { return Ok(()) };
-        let parts = work.body.spec.parts();
-        // Those that are dropped were counted then.
-        if !parts.is_empty() && self.counted.insert(address(parts)) {
-            self.spend(size_of_val(&**parts) + ALLOCATION)?;
-            for part in parts.iter() {
-                let address = part.as_str().as_ptr().addr();
-                self.spend_content(address, part.as_str().len() + ALLOCATION)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn spend_content(&mut self, address: usize, bytes: usize) -> Result<(), TooLarge> {
-        if bytes > 0 && self.counted.insert(address) { self.spend(bytes) } else { Ok(()) }
-    }
-}
-
-fn address<T>(list: &Arc<[T]>) -> usize {
-    list.as_ptr().addr()
-}
-
-/// The objects of the work, or of the frozen folder.
-fn named(rendered: &Rendered) -> &Arc<[NamedObject]> {
-    rendered.work.as_ref().map_or(&rendered.frozen.objects, |work| &work.objects)
-}
-
-fn sizes(rendered: &Rendered) -> RenderedSizes {
-    let mut own = size_of::<Rendered>() + ALLOCATION + rendered.path.as_str().len();
-    let kinds = rendered.custom_kinds.iter();
-    own += kinds.map(|((group, kind), _)| group.len() + 2 * kind.len() + 96).sum::<usize>();
-    let schemas = |crd: &CrdNames| crd.schemas.as_ref().map_or(0, CrdSchemas::bytes);
-    let crd_bytes = |crd: &CrdNames| 96 + crd.kind.len() + crd.group.len() + schemas(crd);
-    own += rendered.crds.iter().map(crd_bytes).sum::<usize>();
-    own += rendered.work.as_deref().map_or(0, work_bytes);
-    let origin = |at: &Origin| size_of::<Origin>() + at.file.as_str().len();
-    let object = |(identity, at): &(Identity, Origin)| identity_bytes(identity) + origin(at);
-    RenderedSizes {
-        own,
-        objects: rendered.objects.iter().map(object).sum(),
-        named: named(rendered).iter().map(named_bytes).sum(),
-        diagnostics: rendered.diagnostics.iter().map(diagnostic_bytes).sum(),
-        variables: rendered.variables.iter().map(variable_bytes).sum(),
-    }
-}
-
-/// The bytes that approvals hold in memory.
-pub(super) fn approval_bytes(approved: &Approvals) -> usize {
-    let Approvals { deletions, changes, .. } = approved;
-    let target = |Target { key, uid }: &Target| {
-        let texts = [key.cluster.as_str(), key.work.as_str(), uid];
-        let texts = texts.map(|text| text.len() + ALLOCATION);
-        size_of::<Target>() + texts.into_iter().sum::<usize>()
-    };
-    deletions.iter().chain(changes).map(target).sum()
-}
-
-fn named_bytes(object: &NamedObject) -> usize {
-    size_of::<NamedObject>() + object.resource.len() + ALLOCATION
-}
-
-fn identity_bytes(identity: &Identity) -> usize {
-    let Identity { group, resource, namespace, name } = identity;
-    let texts = [group, resource, namespace, name].into_iter();
-    size_of::<Identity>() + texts.map(|text| text.len() + ALLOCATION / 2).sum::<usize>()
-}
-
-fn variable_bytes(variable: &Variable) -> usize {
-    let name = match variable {
-        Variable::Value(name) | Variable::Label(name) | Variable::Claim(name) => name.len(),
-        Variable::ClusterName => 0,
-    };
-    size_of::<Variable>() + name + ALLOCATION
-}
-
-fn work_bytes(work: &DesiredWork) -> usize {
-    let orphans = match &work.delete_option {
-        DeletionPolicy::SelectivelyOrphan(rules) => rules.iter().map(identity_bytes).sum(),
-        DeletionPolicy::Foreground | DeletionPolicy::Orphan => 0,
-    };
-    let depends_on = size_of_val(&*work.depends_on);
-    // During a rollout, the desired state has a copy.
-    work.body.metadata_bytes()
-        + 2 * (size_of_val(work) + ALLOCATION)
-        + size_of_val(&*work.body)
-        + 2 * ALLOCATION
-        + 2 * orphans
-        + depends_on
-}
-
-fn diagnostic_bytes(one: &Diagnostic) -> usize {
-    let texts = [&one.field, &one.hint, &one.snippet].into_iter().flatten();
-    let related = one.related.iter().map(|(_, why)| why.len() + size_of::<(Diagnostic, String)>());
-    size_of::<Diagnostic>()
-        + one.message.len()
-        + texts.map(String::len).sum::<usize>()
-        + related.sum::<usize>()
-}
-
-fn config_bytes(config: &ClusterConfig) -> usize {
-    let ClusterConfig { file, values, .. } = config;
-    let WorkSettings { labels, annotations, manifest_configs, delete_option, executor, .. } =
-        &file.defaults;
-    let maps = [&file.labels, labels, annotations];
-    let maps = maps.into_iter().flatten().map(|(name, value)| name.len() + value.len() + 64);
-    // The file has the values, too, and the index of the rules has their names.
-    let values =
-        2 * values.all().iter().map(|(name, value)| entry_bytes(name, value)).sum::<usize>();
-    let rules = 2 * manifest_configs.iter().map(value_bytes).sum::<usize>();
-    let others = delete_option.iter().chain(executor).map(value_bytes);
-    size_of::<ClusterConfig>() + maps.sum::<usize>() + values + rules + others.sum::<usize>()
-}
-
-fn entry_bytes(name: &str, value: &Value) -> usize {
-    name.len() + size_of::<String>() + ALLOCATION + value_bytes(value)
-}
-
-/// Values are nested up to [`gitwork_yaml::limits::YAML_DEPTH_MAX`] levels.
-fn value_bytes(value: &Value) -> usize {
-    size_of::<Value>()
-        + match value {
-            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-            Value::String(text) => text.len() + ALLOCATION / 2,
-            Value::Array(items) => items.iter().map(value_bytes).sum(),
-            Value::Object(fields) => fields.iter().map(|(n, v)| entry_bytes(n, v)).sum(),
-        }
+/// Gives the bytes of what is dropped.
+fn drop_unused<T: ?Sized + Eq + Hash>(
+    known: &mut HashSet<Arc<T>>,
+    bytes: impl Fn(&T) -> usize,
+) -> usize {
+    let mut dropped = 0;
+    known.retain(|one| {
+        let is_used = Arc::strong_count(one) > 1;
+        dropped += if is_used { 0 } else { bytes(one) };
+        is_used
+    });
+    dropped
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Renderer;
 use crate::model::name::{ClusterName, GroupName, WorkKey, WorkName};
 use crate::model::work::DesiredWork;
-use crate::render::desired::{Frozen, FrozenObjects};
+use crate::render::desired::{Frozen, FrozenObjects, WantedWorks};
 use crate::render::groups::Certainty;
 use crate::render::layout;
 use crate::render::work_folder::Rendered;
@@ -15,7 +15,7 @@ impl Renderer {
     /// The works that clusters get by sets, which are among `works`.
     pub(super) fn delivered_works(
         &self,
-        works: &BTreeMap<WorkKey, Arc<DesiredWork>>,
+        works: &WantedWorks,
     ) -> BTreeMap<ClusterName, Vec<Arc<DesiredWork>>> {
         let mut all: BTreeMap<ClusterName, Vec<Arc<DesiredWork>>> = BTreeMap::new();
         for (group, rendered) in self.delivered_folders() {
@@ -32,11 +32,7 @@ impl Renderer {
     /// Freezes what the clusters of a set have, if its folder could not be read: they may have
     /// works of their own from before, which are kept until the set has replaced them. On clusters
     /// that only may get the set, an object that a work drops may have moved to it.
-    pub(super) fn freeze_delivered(
-        &self,
-        works: &BTreeMap<WorkKey, Arc<DesiredWork>>,
-        frozen: &mut Frozen,
-    ) {
+    pub(super) fn freeze_delivered(&self, works: &WantedWorks, frozen: &mut Frozen) {
         for (group, rendered) in self.delivered_folders() {
             let set = rendered.key.as_ref().and_then(|key| works.get(key));
             let is_read = set.is_some_and(|set| set.path == rendered.path);
@@ -74,11 +70,7 @@ impl Renderer {
 
 /// The key of the work that a cluster may have from a set's folder: the set's name, unless Git has
 /// that name in another folder.
-fn frozen_key(
-    cluster: &ClusterName,
-    rendered: &Rendered,
-    works: &BTreeMap<WorkKey, Arc<DesiredWork>>,
-) -> WorkKey {
+fn frozen_key(cluster: &ClusterName, rendered: &Rendered, works: &WantedWorks) -> WorkKey {
     let named = rendered.key.as_ref().map(|key| key.work.clone());
     let named = named.map(|work| WorkKey { cluster: cluster.clone(), work });
     let unnamed = || WorkKey {

@@ -11,7 +11,7 @@ use crate::model::diagnostic::{Code, Scope};
 use crate::model::diagnostic_sink::ScopedDiagnostic;
 use crate::model::name::{ClusterName, GroupName, RepoPath, WorkKey, WorkName};
 use crate::model::work::DesiredWork;
-use crate::render::desired::{Desired, Frozen, FrozenObjects, UncertainMembers};
+use crate::render::desired::{Desired, Frozen, FrozenObjects, UncertainMembers, WantedWorks};
 use crate::render::groups::Certainty;
 use crate::render::layout;
 use crate::render::work_folder::Rendered;
@@ -23,7 +23,7 @@ impl Renderer {
     /// The parts of Git that could not be read. Takes the frozen works out of `works`.
     pub(super) fn freeze(
         &self,
-        works: &mut BTreeMap<WorkKey, Arc<DesiredWork>>,
+        works: &mut WantedWorks,
         diagnostics: &[ScopedDiagnostic<'_>],
     ) -> Frozen {
         let mut claims = Claims::new();
@@ -51,7 +51,7 @@ impl Renderer {
             }
         }
         if frozen.source || !frozen.clusters.is_empty() || !frozen.works.is_empty() {
-            works.retain(|key, _| !frozen.contains(key));
+            works.retain(|key| !frozen.contains(key));
             // Of several folders with works of one name, each has its own objects.
             let rendered =
                 self.folders(|_| true).filter_map(|(_, rendered)| rendered.work.as_ref());
@@ -68,7 +68,7 @@ impl Renderer {
     /// The clusters of groups with `rollout` that a work of the group was frozen for.
     pub(super) fn unread_members(
         &self,
-        works: &BTreeMap<WorkKey, Arc<DesiredWork>>,
+        works: &WantedWorks,
         frozen: &Frozen,
     ) -> BTreeSet<(GroupName, ClusterName)> {
         if self.rollouts.is_empty() {
@@ -115,7 +115,7 @@ impl Renderer {
     /// The folders of works that a cluster gets for sure, and that are frozen.
     fn unread_folders<'a>(
         &'a self,
-        works: &'a BTreeMap<WorkKey, Arc<DesiredWork>>,
+        works: &'a WantedWorks,
     ) -> impl Iterator<Item = (&'a ClusterName, &'a Rendered)> {
         let is_read = |rendered: &Rendered| {
             let work = rendered.work.as_ref().and_then(|work| works.get(&work.key));
@@ -151,11 +151,7 @@ impl Renderer {
 
     /// Adds the objects that clusters have if they are in groups whose members are uncertain: an
     /// object that another work drops may have moved to one of these works.
-    fn claim_possible_objects(
-        &self,
-        works: &BTreeMap<WorkKey, Arc<DesiredWork>>,
-        claims: &mut Claims,
-    ) {
+    fn claim_possible_objects(&self, works: &WantedWorks, claims: &mut Claims) {
         let all = self.clusters.values().filter(|cluster| cluster.may_have(|found| found.has_gaps));
         let all = all.flat_map(|cluster| cluster.works.values());
         for folder in all.filter(|folder| folder.certainty == Certainty::Possible) {
@@ -170,11 +166,7 @@ impl Renderer {
     }
 
     /// The folders without a work.
-    fn frozen_folders(
-        &self,
-        works: &BTreeMap<WorkKey, Arc<DesiredWork>>,
-        claims: &mut Claims,
-    ) -> Frozen {
+    fn frozen_folders(&self, works: &WantedWorks, claims: &mut Claims) -> Frozen {
         let mut frozen = Frozen {
             groups: self.uncertain.clone(),
             open_groups: self.open_groups.clone(),
@@ -197,12 +189,7 @@ impl Renderer {
 
     /// Whether a problem of a file may freeze the work of this name. A folder does not freeze the
     /// work of another folder by a name that it may not have.
-    fn may_freeze(
-        &self,
-        key: &WorkKey,
-        file: &RepoPath,
-        works: &BTreeMap<WorkKey, Arc<DesiredWork>>,
-    ) -> bool {
+    fn may_freeze(&self, key: &WorkKey, file: &RepoPath, works: &WantedWorks) -> bool {
         let is_freezable = |work: &Arc<DesiredWork>| {
             let other = layout::work_folder_of(file).filter(|folder| *folder != work.path);
             other.is_none_or(|folder| self.tenancy.may_be_named(&folder, key))

@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::*;
 use crate::config::tenancy::TenantRule;
 use crate::model::facts::ClusterFacts;
-use crate::model::name::WorkName;
-use crate::model::work::{ANNOTATION_PATH, WorkMetadata};
+use crate::model::name::{WorkKey, WorkName};
+use crate::model::work::{ANNOTATION_PATH, DesiredWork, WorkMetadata};
 use crate::render::desired::Frozen;
 use crate::render::test_repository::{TestFile, TestFiles, TestRepository, files};
 
@@ -577,7 +577,7 @@ proptest! {
         }
         let facts = facts(&["c1 h=hub l=other", "c2"]);
         let mut grouped = render(&grouped, Some(facts.clone()));
-        grouped.works.retain(|key, _| key.cluster.as_str() == "c1");
+        grouped.works.retain(|key| key.cluster.as_str() == "c1");
         let copied = render(&copied, Some(facts));
         prop_assert_eq!(sent(&copied).len(), 1, "{:?}", messages(&copied));
         prop_assert_eq!(sent(&grouped), sent(&copied));

@@ -9,8 +9,7 @@ use crate::config::file_names::WORK_FILE;
 use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
 use crate::model::name::WorkKey;
-use crate::model::work::DesiredWork;
-use crate::render::desired::Frozen;
+use crate::render::desired::{Frozen, WantedWorks};
 use crate::render::work_folder::{Dependency, Rendered};
 
 /// The works that a message about a cycle names at most.
@@ -19,11 +18,9 @@ const NAMED_WORKS_MAX: usize = 8;
 /// The works whose message names the cycle: one repository may have as many as it may have works.
 const FULL_MESSAGES_MAX: usize = 100;
 
-type Works = BTreeMap<WorkKey, Arc<DesiredWork>>;
-
 impl Renderer {
     /// The errors in the dependencies of the works.
-    pub(super) fn check_order(&self, works: &Works, frozen: &Frozen) -> Vec<Diagnostic> {
+    pub(super) fn check_order(&self, works: &WantedWorks, frozen: &Frozen) -> Vec<Diagnostic> {
         let dependent = self.folders(|found| found.has_dependencies).map(|(_, rendered)| rendered);
         let dependent = dependent.filter(|one| !one.depends_on.is_empty());
         let dependent = dependent.filter_map(|one| Some((one.work.as_ref()?, one)));
@@ -110,7 +107,7 @@ fn text_of(cycle: &[&WorkKey]) -> String {
 }
 
 /// The works in cycles of dependencies, each with a cycle that it leads to.
-fn cycles(works: &Works) -> Vec<(&WorkKey, Arc<[&WorkKey]>)> {
+fn cycles(works: &WantedWorks) -> Vec<(&WorkKey, Arc<[&WorkKey]>)> {
     let next = next_in_cycles(works);
     let mut found: BTreeMap<&WorkKey, Arc<[&WorkKey]>> = BTreeMap::new();
     for start in next.keys() {
@@ -135,7 +132,7 @@ fn cycles(works: &Works) -> Vec<(&WorkKey, Arc<[&WorkKey]>)> {
 
 /// The works in cycles of dependencies, and those that lead from one cycle to another, each with
 /// one dependency that is among them.
-fn next_in_cycles(works: &Works) -> BTreeMap<&WorkKey, &WorkKey> {
+fn next_in_cycles(works: &WantedWorks) -> BTreeMap<&WorkKey, &WorkKey> {
     let dependent = works.values().filter(|work| !work.depends_on.is_empty());
     let edges: Vec<(&WorkKey, &WorkKey)> = dependent
         .flat_map(|work| work.depends_on.iter().map(|other| (&work.key, other)))

@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::ahead::RenderedAhead;
+use super::budget::{ContentBudget, TooLarge};
 use super::cluster::{ClusterPlan, RenderedCluster, RenderedFolder};
-use super::content::{ContentBudget, FolderContent, SharedContent, TooLarge};
+use super::content::{FolderContent, SharedContent};
 use super::earlier::Earlier;
 use super::inputs::{ClusterConfig, ClusterInputs, SourceInputs};
 use super::notes::notes;
@@ -228,7 +229,7 @@ impl RenderPass<'_> {
                 return Err(PassError::TooManyWorks);
             }
             ClusterPlan::Same(before) => {
-                self.count(&before)?;
+                self.budget.borrow_mut().spend_cluster(&before)?;
                 return Ok(before);
             }
             ClusterPlan::Changed { cluster, folder } => (cluster, folder?),
@@ -256,7 +257,7 @@ impl RenderPass<'_> {
             for (folder, tree) in &group.group.folder.works {
                 let place = WorkPlace { path: owner.join(folder), tree: *tree, group: Some(group) };
                 let rendered = self.work(name, &place, cluster, Rendering::here(kinds))?;
-                self.budget.borrow_mut().spend_folder(&rendered)?;
+                self.spend_folder(&rendered)?;
                 all.push(rendered);
             }
         }
@@ -289,7 +290,7 @@ impl RenderPass<'_> {
                     None => self.work(name, &place, cluster, rendering)?,
                 };
                 // After each one: a single cluster may have all works of the source.
-                self.budget.borrow_mut().spend_folder(&rendered)?;
+                self.spend_folder(&rendered)?;
                 works.insert(path, RenderedFolder { tree: *tree, rendered, certainty });
             }
             for (folder_name, (tree, entry)) in &folder.blocked {
@@ -297,20 +298,16 @@ impl RenderPass<'_> {
                 let mut rendered = self.blocked(&path, name, *entry);
                 self.content.borrow_mut().share(&mut rendered);
                 let rendered = Arc::new(rendered);
-                self.budget.borrow_mut().spend_folder(&rendered)?;
+                self.spend_folder(&rendered)?;
                 works.insert(path, RenderedFolder { tree: *tree, rendered, certainty });
             }
         }
         Ok(works)
     }
 
-    /// Counts what an unchanged cluster holds.
-    fn count(&self, cluster: &RenderedCluster) -> Result<(), TooLarge> {
-        let mut budget = self.budget.borrow_mut();
-        budget.spend_config(&cluster.inherited.config)?;
-        budget.spend_diagnostics(&cluster.diagnostics)?;
-        cluster.works.values().try_for_each(|work| budget.spend_folder(&work.rendered))?;
-        cluster.later_works.iter().try_for_each(|rendered| budget.spend_folder(rendered))
+    /// Counts a work folder.
+    fn spend_folder(&self, rendered: &Rendered) -> Result<(), TooLarge> {
+        self.budget.borrow_mut().spend_folder(rendered, &self.content.borrow())
     }
 
     /// Compares the works of a cluster with each other.
@@ -486,7 +483,7 @@ impl RenderPass<'_> {
             };
             if work.rendered.is_stale(&kinds) {
                 let rendered = self.again(name, path, work, cluster, &kinds)?;
-                self.budget.borrow_mut().spend_folder(&rendered)?;
+                self.spend_folder(&rendered)?;
                 corrected.push((path.clone(), RenderedFolder { rendered, ..work.clone() }));
             }
         }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::model::facts::Facts;
-use crate::model::name::{ClusterName, GroupName, WorkKey};
-use crate::model::work::DesiredWork;
+use crate::model::name::{ClusterName, GroupName};
+use crate::render::desired::WantedWorks;
 use crate::render::groups::{Certainty, ClusterLabels, Membership, PlacedWaves};
 use crate::render::layout;
 use crate::rollout::{GroupRollout, RolloutMember};
@@ -50,7 +50,7 @@ pub(super) fn rollouts(
 pub(super) fn assign(
     rollouts: &BTreeMap<GroupName, GroupRollout>,
     unread: &BTreeSet<(GroupName, ClusterName)>,
-    works: &mut BTreeMap<WorkKey, Arc<DesiredWork>>,
+    works: &mut WantedWorks,
 ) -> BTreeMap<GroupName, Arc<GroupRollout>> {
     let mut all = rollouts.clone();
     if all.is_empty() {
@@ -62,14 +62,19 @@ pub(super) fn assign(
             member.is_blocked = true;
         }
     }
-    for (key, work) in works {
-        let Some(group) = layout::group_of(&work.path) else { continue };
-        let Some(rollout) = all.get_mut(&group) else { continue };
-        let Some(member) = rollout.members.get_mut(&key.cluster) else { continue };
-        Arc::make_mut(&mut member.works).push(key.clone());
-        let work = Arc::make_mut(work);
-        work.group_content = Some(member.earlier.unwrap_or(rollout.content));
-        work.is_earlier = member.earlier.is_some();
+    let clusters = rollouts.values().flat_map(|rollout| rollout.members.keys());
+    for cluster in clusters.collect::<BTreeSet<_>>() {
+        let mut of_cluster = works.cluster(cluster);
+        for (key, work) in Arc::make_mut(&mut of_cluster) {
+            let Some(group) = layout::group_of(&work.path) else { continue };
+            let Some(rollout) = all.get_mut(&group) else { continue };
+            let Some(member) = rollout.members.get_mut(cluster) else { continue };
+            Arc::make_mut(&mut member.works).push(key.clone());
+            let work = Arc::make_mut(work);
+            work.group_content = Some(member.earlier.unwrap_or(rollout.content));
+            work.is_earlier = member.earlier.is_some();
+        }
+        works.set_cluster(cluster, of_cluster);
     }
     all.into_iter().map(|(name, rollout)| (name, Arc::new(rollout))).collect()
 }

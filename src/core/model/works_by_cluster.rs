@@ -1,0 +1,284 @@
+//! A map of works that is shared cluster by cluster: two states of a source that differ in one
+//! cluster hold the entries of all others once, and are compared without looking at them.
+
+use std::collections::{BTreeMap, BTreeSet, btree_map};
+use std::iter::FlatMap;
+use std::ops::Index;
+use std::sync::Arc;
+
+use crate::model::name::{ClusterName, WorkKey};
+
+/// The entries of one cluster.
+pub type ClusterWorks<T> = Arc<BTreeMap<WorkKey, T>>;
+
+/// A map from works, sorted by key. Its copies share the entries of each cluster until one of them
+/// changes.
+#[derive(Debug, Clone)]
+pub struct WorksByCluster<T> {
+    /// None is empty.
+    clusters: BTreeMap<ClusterName, ClusterWorks<T>>,
+    len: usize,
+}
+
+/// The entries of all clusters.
+pub type Entries<'a, T> = FlatMap<
+    btree_map::Values<'a, ClusterName, ClusterWorks<T>>,
+    btree_map::Iter<'a, WorkKey, T>,
+    fn(&'a ClusterWorks<T>) -> btree_map::Iter<'a, WorkKey, T>,
+>;
+
+impl<T> Default for WorksByCluster<T> {
+    fn default() -> Self {
+        Self { clusters: BTreeMap::new(), len: 0 }
+    }
+}
+
+impl<T> WorksByCluster<T> {
+    /// An empty map.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The number of entries.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The entry of a work.
+    pub fn get(&self, key: &WorkKey) -> Option<&T> {
+        self.clusters.get(&key.cluster)?.get(key)
+    }
+
+    /// Whether it has an entry of a work.
+    pub fn contains_key(&self, key: &WorkKey) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// The entries, sorted by key.
+    pub fn iter(&self) -> Entries<'_, T> {
+        self.clusters.values().flat_map(|works| works.iter())
+    }
+
+    /// The works, sorted.
+    pub fn keys(&self) -> impl Iterator<Item = &WorkKey> {
+        self.iter().map(|(key, _)| key)
+    }
+
+    /// The values, sorted by work.
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        self.iter().map(|(_, value)| value)
+    }
+
+    /// The entries of one cluster, sorted by key.
+    pub fn of_cluster(&self, cluster: &ClusterName) -> impl Iterator<Item = (&WorkKey, &T)> {
+        self.clusters.get(cluster).into_iter().flat_map(|works| works.iter())
+    }
+
+    /// The entries of one cluster, which are shared.
+    pub fn cluster(&self, cluster: &ClusterName) -> ClusterWorks<T> {
+        self.clusters.get(cluster).cloned().unwrap_or_default()
+    }
+
+    /// A map with the entries of one cluster, which it shares.
+    pub fn only(&self, cluster: &ClusterName) -> Self {
+        let mut only = Self::new();
+        only.set_cluster(cluster, self.cluster(cluster));
+        only
+    }
+
+    /// Replaces the entries of one cluster, whose keys are all of this cluster.
+    pub fn set_cluster(&mut self, cluster: &ClusterName, works: ClusterWorks<T>) {
+        debug_assert!(works.keys().all(|key| key.cluster == *cluster), "{cluster}");
+        let added = works.len();
+        let before = match works.is_empty() {
+            true => self.clusters.remove(cluster),
+            false => self.clusters.insert(cluster.clone(), works),
+        };
+        self.len = self.len + added - before.map_or(0, |works| works.len());
+    }
+
+    /// The clusters whose entries differ. What both maps share is not compared.
+    pub fn differing_clusters(
+        &self,
+        other: &Self,
+        is_same: impl Fn(&T, &T) -> bool,
+    ) -> BTreeSet<ClusterName> {
+        let is_same_work = |((key, one), (other_key, other)): ((&WorkKey, &T), (&WorkKey, &T))| {
+            key == other_key && is_same(one, other)
+        };
+        let is_equal = |one: &ClusterWorks<T>, other: &ClusterWorks<T>| {
+            let are_alike = || one.iter().zip(other.iter()).all(is_same_work);
+            Arc::ptr_eq(one, other) || (one.len() == other.len() && are_alike())
+        };
+        let differs = |(name, works): &(&ClusterName, &ClusterWorks<T>)| {
+            !other.clusters.get(*name).is_some_and(|other| is_equal(works, other))
+        };
+        let differing = self.clusters.iter().filter(differs).map(|(name, _)| name);
+        let missing = other.clusters.keys().filter(|name| !self.clusters.contains_key(*name));
+        differing.chain(missing).cloned().collect()
+    }
+}
+
+impl<T: Clone> WorksByCluster<T> {
+    /// Sets the entry of a work. Gives the one before.
+    pub fn insert(&mut self, key: WorkKey, value: T) -> Option<T> {
+        let works = self.clusters.entry(key.cluster.clone()).or_default();
+        let before = Arc::make_mut(works).insert(key, value);
+        self.len += usize::from(before.is_none());
+        before
+    }
+
+    /// Removes the entry of a work, and gives it.
+    pub fn remove(&mut self, key: &WorkKey) -> Option<T> {
+        // A cluster without this work stays shared.
+        let works = self.clusters.get_mut(&key.cluster).filter(|works| works.contains_key(key))?;
+        let works = Arc::make_mut(works);
+        let removed = works.remove(key);
+        if works.is_empty() {
+            self.clusters.remove(&key.cluster);
+        }
+        self.len -= usize::from(removed.is_some());
+        removed
+    }
+
+    /// The entry of a work, to be changed.
+    pub fn get_mut(&mut self, key: &WorkKey) -> Option<&mut T> {
+        let works = self.clusters.get_mut(&key.cluster).filter(|works| works.contains_key(key))?;
+        Arc::make_mut(works).get_mut(key)
+    }
+
+    /// All values, to be changed.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.clusters.values_mut().flat_map(|works| Arc::make_mut(works).values_mut())
+    }
+
+    /// Keeps the entries of these works. Clusters of which all stay remain shared.
+    pub fn retain(&mut self, keeps: impl Fn(&WorkKey) -> bool) {
+        self.clusters.retain(|_, works| {
+            if !works.keys().all(&keeps) {
+                Arc::make_mut(works).retain(|key, _| keeps(key));
+            }
+            !works.is_empty()
+        });
+        self.len = self.clusters.values().map(|works| works.len()).sum();
+    }
+}
+
+impl<T: PartialEq> PartialEq for WorksByCluster<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.len == other.len && self.differing_clusters(other, T::eq).is_empty()
+    }
+}
+
+impl<T: Clone> Extend<(WorkKey, T)> for WorksByCluster<T> {
+    fn extend<I: IntoIterator<Item = (WorkKey, T)>>(&mut self, entries: I) {
+        for (key, value) in entries {
+            self.insert(key, value);
+        }
+    }
+}
+
+impl<T: Clone> FromIterator<(WorkKey, T)> for WorksByCluster<T> {
+    fn from_iter<I: IntoIterator<Item = (WorkKey, T)>>(entries: I) -> Self {
+        let mut all = Self::new();
+        all.extend(entries);
+        all
+    }
+}
+
+impl<T: Clone, const N: usize> From<[(WorkKey, T); N]> for WorksByCluster<T> {
+    fn from(entries: [(WorkKey, T); N]) -> Self {
+        entries.into_iter().collect()
+    }
+}
+
+/// As of a standard map: panics if there is no such work.
+impl<T> Index<&WorkKey> for WorksByCluster<T> {
+    type Output = T;
+
+    fn index(&self, key: &WorkKey) -> &T {
+        self.get(key).expect("the map has the work")
+    }
+}
+
+impl<'a, T> IntoIterator for &'a WorksByCluster<T> {
+    type Item = (&'a WorkKey, &'a T);
+    type IntoIter = Entries<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::name::WorkName;
+
+    fn key(cluster: u8, work: u8) -> WorkKey {
+        WorkKey {
+            cluster: ClusterName::parse(&format!("c{cluster}")).unwrap(),
+            work: WorkName::parse(&format!("w{work}")).unwrap(),
+        }
+    }
+
+    proptest! {
+        /// It says what a plain map of the same entries says, after any changes.
+        #[test]
+        fn it_is_a_sorted_map(
+            steps in proptest::collection::vec((0..4u8, 0..4u8, 0..4u8, any::<u8>()), 0..60),
+        ) {
+            let (mut all, mut expected) = (WorksByCluster::new(), BTreeMap::new());
+            let mut copies = Vec::new();
+            for (step, cluster, work, value) in steps {
+                copies.push((all.clone(), expected.clone()));
+                let key = key(cluster, work);
+                match step {
+                    0 | 1 => {
+                        prop_assert_eq!(
+                            all.insert(key.clone(), value),
+                            expected.insert(key, value)
+                        );
+                    }
+                    2 => prop_assert_eq!(all.remove(&key), expected.remove(&key)),
+                    _ => {
+                        all.retain(|one| *one < key);
+                        expected.retain(|one, _| *one < key);
+                        if let Some(at) = all.get_mut(&key) {
+                            *at = value;
+                        }
+                        expected.entry(key).and_modify(|at| *at = value);
+                    }
+                }
+            }
+            copies.push((all, expected));
+            for (all, expected) in &copies {
+                prop_assert!(all.iter().eq(expected.iter()));
+                prop_assert_eq!(all.len(), expected.len());
+                prop_assert_eq!(all.is_empty(), expected.is_empty());
+                for one in (0..4).map(|cluster| key(cluster, 0).cluster) {
+                    prop_assert!(all.of_cluster(&one).eq(WorkKey::entries_of(expected, &one)));
+                    prop_assert!(all.only(&one).iter().eq(all.of_cluster(&one)));
+                }
+            }
+            for ((all, expected), (other, others)) in copies.iter().zip(copies.iter().skip(1)) {
+                prop_assert_eq!(all == other, expected == others);
+                let of = |map: &BTreeMap<WorkKey, u8>, name: &ClusterName| {
+                    let found = WorkKey::entries_of(map, name);
+                    found.map(|(key, value)| (key.clone(), *value)).collect::<Vec<_>>()
+                };
+                let names = (0..4).map(|cluster| key(cluster, 0).cluster);
+                let differing = names.filter(|name| of(expected, name) != of(others, name));
+                let differing: BTreeSet<ClusterName> = differing.collect();
+                prop_assert_eq!(all.differing_clusters(other, u8::eq), differing);
+            }
+        }
+    }
+}
