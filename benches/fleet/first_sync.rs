@@ -1,7 +1,8 @@
 //! The first sync, relative to a bare client that sends the same kind of request.
 
 use std::path::Path;
-use std::time::Instant;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::harness::Cluster;
 use super::harness::git_server::{GitServer, Repo};
+use super::harness::resources::cpu_of;
 use super::program::command;
 use super::repository::Layout;
 use super::{CONCURRENCY, works, works_in};
@@ -46,31 +48,47 @@ pub async fn sync_once(
 ) -> f64 {
     let before = bare(hub, &format!("{source}-before"), layout).await;
     let log = repo.path().with_extension("log");
-    let start = Instant::now();
-    let status = command(hub, server, repo, (source, ""))
+    let (start, begun) = (Instant::now(), Timestamp::now());
+    let mut gitwork = command(hub, server, repo, (source, ""))
         .args(["--once", "--log-format", "json"])
         .env("GITWORK_LOG", "info,gitwork_daemon::engine::log=debug")
         .stderr(std::fs::File::create(&log).unwrap())
-        .status()
+        .spawn()
         .unwrap();
+    let used = watch_cpu(gitwork.id());
+    let status = gitwork.wait().unwrap();
     let took = start.elapsed().as_secs_f64();
     assert!(status.success(), "{status}, and it says at last: {}", last_lines(&log));
-    let (planned, writing) = phases(&log);
-    let rest = took - planned - writing;
+    let used = used.join().unwrap().as_secs_f64() * 1e6 / layout.works as f64;
+    let [reading, planned, writing] = phases(&log, begun);
+    let rest = took - reading - planned - writing;
     let [synced, written] = [took, writing].map(|seconds| layout.works as f64 / seconds);
     let after = bare(hub, &format!("{source}-after"), layout).await;
     let reference = f64::midpoint(before, after);
     println!(
-        "| first sync of {} works to {} clusters ({source}) | {took:.1} s: {rest:.1} s to fetch, \
-         to render and at the end, {planned:.2} s from there to the first write, {writing:.1} s to \
-         the last one; writes {written:.0}/s; from start to end {synced:.0}/s; bare client \
-         {before:.0}/s before and {after:.0}/s after: ratios {:.2} and {:.2} |",
+        "| first sync of {} works to {} clusters ({source}) | {took:.1} s: {reading:.1} s to \
+         fetch and render, {planned:.2} s from there to the first write, {writing:.1} s to the \
+         last one, {rest:.1} s to the end, {used:.0} µs of CPU a work; writes {written:.0}/s; from \
+         start to end {synced:.0}/s; bare client {before:.0}/s before and {after:.0}/s after: \
+         ratios {:.2} and {:.2} |",
         layout.works,
         layout.clusters,
         written / reference,
         synced / reference
     );
     written / reference
+}
+
+/// The processor time of a process, until it ends.
+fn watch_cpu(process: u32) -> JoinHandle<Duration> {
+    std::thread::spawn(move || {
+        let mut used = Duration::ZERO;
+        while let Some(now) = cpu_of(process) {
+            used = now;
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        used
+    })
 }
 
 /// Creates works of the same size as gitwork's with a bare client; works a second.
@@ -103,9 +121,9 @@ fn last_lines(log: &Path) -> String {
     lines.into_iter().rev().collect::<Vec<_>>().join("\n")
 }
 
-/// Seconds from the moment that gitwork has read the repository to its first write, and from there
-/// to its last write, by its own log.
-fn phases(log: &Path) -> (f64, f64) {
+/// Seconds from the start until gitwork has read the repository, from there to its first write, and
+/// from there to its last write, by its own log.
+fn phases(log: &Path, start: Timestamp) -> [f64; 3] {
     let text = std::fs::read_to_string(log).unwrap();
     let lines: Vec<Value> =
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -114,6 +132,7 @@ fn phases(log: &Path) -> (f64, f64) {
     let read = lines.iter().find(is("read")).unwrap();
     let first = lines.iter().find(is("done")).unwrap();
     let last = lines.iter().rfind(is("done")).unwrap();
-    let between = |from, to| at(to).duration_since(at(from)).as_secs_f64();
-    (between(read, first), between(first, last))
+    let times = [start, at(read), at(first), at(last)];
+    let since = |index: usize| times[index + 1].duration_since(times[index]).as_secs_f64();
+    [since(0), since(1), since(2)]
 }

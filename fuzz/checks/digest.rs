@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use gitwork_core::model::digest::{CanonicalJson, Digest};
+use gitwork_api::compressed_json::CompressedJson;
+use gitwork_core::model::digest::Digest;
 use gitwork_core::model::work;
 use serde_json::Value;
 
@@ -43,9 +44,10 @@ fn otherwise(value: &Value, out: &mut String) {
 
 pub fn check(bytes: &[u8]) -> bool {
     let Ok(value) = serde_json::from_slice::<Value>(bytes) else { return false };
-    let text = CanonicalJson::new(&value);
-    assert_eq!(text.value(), value);
-    assert_eq!(CanonicalJson::new(&text.value()), text);
+    let kept = CompressedJson::new(&value);
+    assert_eq!(kept.value(), value);
+    assert_eq!(CompressedJson::new(&kept.value()), kept);
+    assert_eq!(CompressedJson::plain(&value.to_string()).compressed(), kept);
     let mut written = String::new();
     otherwise(&value, &mut written);
     let again: Value = serde_json::from_str(&written).unwrap();

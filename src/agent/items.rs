@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::compressed_json::CompressedJson;
 use super::watch::{Versioned, revision};
 use gitwork_agent_core::identity::{APPLIED_FINALIZER, WORK_FINALIZER};
 use gitwork_agent_core::object::Object;
 use gitwork_agent_core::owner::sole_owner;
+use gitwork_api::compressed_json::CompressedJson;
 use gitwork_api::work::{AppliedManifestWorkSpec, AppliedManifestWorkStatus};
 
 /// The metadata of an object (`ObjectMeta` of the Kubernetes API), as far as the agent needs it.
@@ -162,12 +162,18 @@ pub struct HubWork {
     pub status: CompressedJson,
 }
 
+/// A field of a work; an empty map for null, which stands for a missing field.
+fn kept(field: &Value) -> CompressedJson {
+    let empty = Value::Object(Map::new());
+    CompressedJson::new(if field.is_null() { &empty } else { field })
+}
+
 impl From<WorkItem> for HubWork {
     fn from(item: WorkItem) -> Self {
         let WorkItem { metadata, spec, status } = item;
         Self {
-            spec: CompressedJson::new(&spec),
-            status: CompressedJson::new(&status),
+            spec: kept(&spec),
+            status: kept(&status),
             name: metadata.name,
             uid: metadata.uid,
             resource_version: metadata.resource_version,

@@ -23,7 +23,6 @@ mod applied_pass;
 mod applied_works;
 mod apply;
 mod apply_error;
-mod compressed_json;
 mod config;
 mod deletion;
 mod discovery;

@@ -25,6 +25,7 @@
 mod applied;
 pub mod cluster;
 mod cluster_set;
+pub mod compressed_json;
 pub mod count;
 #[cfg(feature = "kube")]
 pub mod crds;

@@ -201,7 +201,6 @@ mod tests {
     use super::*;
     use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
     use gitwork_report::status::source::WorkState;
-    use gitwork_report::status::view::StatusView;
 
     /// The levels of all log lines.
     #[derive(Clone, Default)]
@@ -238,7 +237,7 @@ mod tests {
             uid: None,
             path: None,
             commit: None,
-            view: StatusView::default(),
+            view: Default::default(),
         };
         SourceStatus {
             source: SourceId::parse("fleet").unwrap(),

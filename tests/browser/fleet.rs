@@ -97,7 +97,7 @@ pub fn work(key: &WorkKey, state: State, minutes: i64) -> WorkState {
         uid: None,
         path: RepoPath::parse(&format!("clusters/{}/{}", key.cluster, key.work)),
         commit: Some(commit(key.work.as_str())),
-        view: StatusView::of(&reported(key, state, &since.to_string()), 1, 4),
+        view: StatusView::of(&reported(key, state, &since.to_string()), 1, 4).into(),
     }
 }
 

@@ -18,7 +18,7 @@ pub fn work_state(state: State, view: StatusView) -> WorkState {
         uid: None,
         path: None,
         commit: None,
-        view,
+        view: view.into(),
     }
 }
 

@@ -245,7 +245,7 @@ impl Case {
             Scope::Cluster(of) => of == cluster,
             Scope::Work(key) => key.cluster == *cluster,
         };
-        let works: Vec<_> = WorkKey::entries_of(&desired.works, cluster).collect();
+        let works: Vec<_> = desired.works.of_cluster(cluster).collect();
         let frozen = desired.frozen.works.iter().filter(|key| key.cluster == *cluster);
         let frozen: Vec<&WorkKey> = frozen.collect();
         let found: Vec<&Diagnostic> = desired.diagnostics.iter().filter(concerns).collect();

@@ -192,7 +192,7 @@ fn layout_example_renders_to_the_shown_manifest_work() {
         })
         .collect();
     let desired = render(&files);
-    let (key, rendered) = desired.works.first_key_value().unwrap();
+    let (key, rendered) = desired.works.iter().next().unwrap();
     let mut rendered = rendered.body.to_manifest_work(key, None);
     // The page names the annotations that it leaves out.
     let annotations = rendered["metadata"]["annotations"].as_object_mut().unwrap();

@@ -26,7 +26,7 @@ fn root() -> PathBuf {
 fn works() -> Vec<Arc<DesiredWork>> {
     let desired = render(&files_below(&root()));
     assert_eq!(desired.diagnostics, Vec::<Diagnostic>::new());
-    desired.works.into_values().collect()
+    desired.works.values().cloned().collect()
 }
 
 /// The documents of a YAML file.

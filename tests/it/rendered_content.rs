@@ -49,8 +49,8 @@ fn texts<'a>(works: impl Iterator<Item = &'a Arc<DesiredWork>>) -> (BTreeSet<usi
     let mut addresses = BTreeSet::new();
     let mut bytes = 0;
     for part in works.flat_map(|work| work.body.spec.parts().iter()) {
-        if addresses.insert(part.as_str().as_ptr().addr()) {
-            bytes += part.as_str().len();
+        if addresses.insert(part.address()) {
+            bytes += part.text_bytes();
         }
     }
     (addresses, bytes)

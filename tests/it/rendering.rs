@@ -89,9 +89,9 @@ fn only_changed_files_are_read_again() {
         .collect();
     assert_eq!(changed.iter().map(ToString::to_string).collect::<Vec<_>>(), ["c3/w4"]);
     assert_eq!(render(&repository).works.len(), second.works.len());
-    for (key, work) in render(&repository).works {
+    for (key, work) in &render(&repository).works {
         assert_eq!(
-            work.body.digest, second.works[&key].body.digest,
+            work.body.digest, second.works[key].body.digest,
             "a cached pass gives what a fresh one gives: {key}"
         );
     }

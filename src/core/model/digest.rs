@@ -1,61 +1,13 @@
 //! Canonical JSON and SHA-256: equal content gives equal digests, whatever the order of keys.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::io::{self, BufWriter, Write as _};
-use std::sync::Arc;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-
-/// One JSON value as its canonical text: a tenth of the memory of the parsed tree, and ready to be
-/// sent.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CanonicalJson(Arc<str>);
-
-impl CanonicalJson {
-    /// `serde_json`'s maps are sorted by key (its feature `preserve_order` must stay off), so one
-    /// value has one text.
-    pub fn new(value: &Value) -> Self {
-        Self::of(value)
-    }
-
-    /// This text of a [`Value`].
-    pub(super) fn of_text(text: String) -> Self {
-        Self(text.into())
-    }
-
-    /// The text of a type that becomes the same JSON as a value: its maps are sorted, too.
-    pub(super) fn of(value: &impl Serialize) -> Self {
-        Self(Self::text_of(value).into())
-    }
-
-    /// `Value::to_string` gives the same in a third more time. No key is other than a string.
-    fn text_of(value: &impl Serialize) -> String {
-        serde_json::to_string(value).unwrap_or_default()
-    }
-
-    /// The JSON text: keys sorted, no white space.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-    /// Whether others hold the same text in memory.
-    pub fn is_shared(&self) -> bool {
-        Arc::strong_count(&self.0) > 1
-    }
-    /// The parsed value.
-    pub fn value(&self) -> Value {
-        serde_json::from_str(&self.0).unwrap_or_default()
-    }
-}
-
-impl fmt::Debug for CanonicalJson {
-    /// Not the text: it may hold Secrets, and debug output ends up in logs.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CanonicalJson({} bytes)", self.0.len())
-    }
-}
 
 /// A SHA-256 digest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,11 +26,31 @@ impl Digest {
         let _ = hasher.flush();
         Self(hasher.get_ref().0.clone().finalize().into())
     }
+    /// The digest of a value by its `Hash`: another program may have another one for it.
+    pub fn of_hash(value: &impl Hash) -> Self {
+        let mut hasher = WideHasher(Sha256::new());
+        value.hash(&mut hasher);
+        Self(hasher.0.finalize().into())
+    }
     /// Reads 64 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
         hex::decode_to_slice(text, &mut bytes).ok()?;
         Some(Self(bytes))
+    }
+}
+
+/// Takes what a value hashes.
+struct WideHasher(Sha256);
+
+impl Hasher for WideHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Nobody asks for it.
+    fn finish(&self) -> u64 {
+        0
     }
 }
 

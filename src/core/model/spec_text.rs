@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::digest::CanonicalJson;
 use super::value_path::value_at;
+use gitwork_api::compressed_json::CompressedJson;
 
 /// A spec with fewer bytes is one part: a part costs some 50 bytes, and small manifests are seldom
 /// equal, as they have names of their own.
@@ -17,29 +17,35 @@ const PARTS_FROM_BYTES: usize = 4 * 1024;
 /// The spec of a ManifestWork: first all of it but the manifests, then the manifests. A small one
 /// is one part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SpecText(Arc<[CanonicalJson]>);
+pub struct SpecText(Arc<[CompressedJson]>);
 
 impl SpecText {
-    /// The text of a spec.
+    /// The text of a spec, not compressed.
     pub fn new(spec: &Value) -> Self {
         if let Some(whole) = SmallText::of(spec) {
             return Self([whole].into());
         }
         let manifests = value_at(spec, "/workload/manifests").and_then(Value::as_array);
         let (Some(manifests), Value::Object(fields)) = (manifests, spec) else {
-            return Self([CanonicalJson::new(spec)].into());
+            return Self([CompressedJson::plain(&text_of(spec))].into());
         };
-        let rest = CanonicalJson::of(&without_manifests(fields));
-        Self(std::iter::once(rest).chain(manifests.iter().map(CanonicalJson::new)).collect())
+        let parts = manifests.iter().map(text_of);
+        let parts = std::iter::once(text_of(&without_manifests(fields))).chain(parts);
+        Self(parts.map(|part| CompressedJson::plain(&part)).collect())
     }
 
     /// The spec of these parts, which are those of another spec.
-    pub fn from_parts(parts: Arc<[CanonicalJson]>) -> Self {
+    pub fn from_parts(parts: Arc<[CompressedJson]>) -> Self {
         Self(parts)
     }
 
+    /// The same spec, compressed.
+    pub fn compressed(&self) -> Self {
+        Self(self.0.iter().map(CompressedJson::compressed).collect())
+    }
+
     /// All that it consists of.
-    pub fn parts(&self) -> &Arc<[CanonicalJson]> {
+    pub fn parts(&self) -> &Arc<[CompressedJson]> {
         &self.0
     }
 
@@ -48,9 +54,14 @@ impl SpecText {
         let Some((first, manifests)) = self.0.split_first() else { return Value::Null };
         let mut spec = first.value();
         let place = spec.pointer_mut("/workload/manifests").and_then(Value::as_array_mut);
-        place.into_iter().for_each(|all| all.extend(manifests.iter().map(CanonicalJson::value)));
+        place.into_iter().for_each(|all| all.extend(manifests.iter().map(CompressedJson::value)));
         spec
     }
+}
+
+/// `Value::to_string` gives the same in a third more time. No key is other than a string.
+fn text_of(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
 }
 
 /// A text that ends with an error before it has [`PARTS_FROM_BYTES`].
@@ -58,10 +69,10 @@ struct SmallText(String);
 
 impl SmallText {
     /// The text of a small value.
-    fn of(value: &Value) -> Option<CanonicalJson> {
+    fn of(value: &Value) -> Option<CompressedJson> {
         let mut text = Self(String::new());
         write!(text, "{value}").ok()?;
-        Some(CanonicalJson::of_text(text.0))
+        Some(CompressedJson::plain(&text.0))
     }
 }
 
@@ -119,7 +130,9 @@ mod tests {
             (Value::Null, 1),
         ] {
             let text = SpecText::new(&spec);
-            assert_eq!((text.value(), text.parts().len()), (spec, parts));
+            assert_eq!((text.value(), text.parts().len()), (spec.clone(), parts));
+            let packed = text.compressed();
+            assert_eq!((packed.value(), packed.parts().len()), (spec, parts));
         }
     }
 }

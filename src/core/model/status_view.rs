@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::limits;
-use crate::model::digest::CanonicalJson;
 use crate::model::work_state::{
     Conditions, State, condition_message, first_failure, is_secret, judge, object_name, text,
 };
+use gitwork_api::compressed_json::CompressedJson;
 use gitwork_api::truncate::truncate_chars;
 
 /// A work's status, of its present generation.
@@ -29,8 +29,8 @@ pub struct StatusView {
     pub manifests_applied: u32,
     /// What the agent says of the health of single objects.
     pub health: ObjectHealth,
-    /// An [`StatusDetails`] as text: a tenth of the memory.
-    details: Option<CanonicalJson>,
+    /// A [`StatusDetails`]: some hundredth of the memory.
+    details: Option<CompressedJson>,
 }
 
 /// What an agent says of the health of single objects. The conditions of the work hide one degraded
@@ -197,8 +197,7 @@ impl StatusView {
 
     /// What the status says. Empty where there is none.
     pub fn details(&self) -> StatusDetails {
-        let text = self.details.as_ref().map(CanonicalJson::as_str);
-        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+        self.details.as_ref().and_then(|details| details.read().ok()).unwrap_or_default()
     }
 
     /// What the agent says where something failed.
@@ -235,11 +234,8 @@ impl StatusDetails {
         }
     }
 
-    fn packed(self) -> Option<CanonicalJson> {
-        if self == Self::default() {
-            return None;
-        }
-        serde_json::to_value(self).ok().map(|value| CanonicalJson::new(&value))
+    fn packed(self) -> Option<CompressedJson> {
+        (self != Self::default()).then(|| CompressedJson::new(&self))
     }
 }
 
@@ -408,7 +404,7 @@ mod tests {
             .collect();
         let view = StatusView::of(&status, 2, 50);
         let details = view.details();
-        let size = view.details.as_ref().unwrap().as_str().len();
+        let size = view.details.as_ref().unwrap().value().to_string().len();
         assert!(size <= limits::STATUS_DETAILS_BYTES_MAX + 100, "{size}");
         assert_eq!(details.objects.len() + details.objects_left_out, 50);
     }

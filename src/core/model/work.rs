@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::defaults::{TEMPLATE, without_defaults};
-use super::digest::{CanonicalJson, Digest};
+use super::digest::Digest;
 use super::manifest::Identity;
 use super::name::{CommitId, RepoPath, SourceId, WorkKey};
 use super::object_digest::ObjectDigest;
 use super::spec_text::SpecText;
+use gitwork_api::compressed_json::CompressedJson;
 
 /// The common label that says which tool manages an object (Kubernetes: recommended labels).
 pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
@@ -157,9 +158,8 @@ impl DeletionPolicy {
 pub struct WorkBody {
     /// `ManifestWork.spec`, as it is sent.
     pub spec: SpecText,
-    /// A [`WorkMetadata`] as text, an eighth of its memory: a daemon has some ten thousand of
-    /// these.
-    metadata: CanonicalJson,
+    /// A [`WorkMetadata`]: a daemon has some ten thousand of these.
+    metadata: CompressedJson,
     /// It is to carry `ANNOTATION_CREATED_DURING_HOLD`, which is no content.
     pub created_during_hold: bool,
     /// It is to carry `ANNOTATION_GROUP_CONTENT` with this value, which is no content.
@@ -265,7 +265,7 @@ impl WorkBody {
     /// A body with exactly these labels and annotations, gitwork's own included.
     pub fn from_parts(spec: Value, metadata: &WorkMetadata) -> Self {
         let WorkMetadata { labels, annotations } = metadata;
-        let metadata = CanonicalJson::new(&json!({"labels": labels, "annotations": annotations}));
+        let metadata = CompressedJson::plain(&serde_json::to_string(metadata).unwrap_or_default());
         let text = SpecText::new(&spec);
         let digest = digest(spec, labels, annotations);
         Self { spec: text, metadata, created_during_hold: false, group_content: None, digest }
@@ -273,18 +273,17 @@ impl WorkBody {
 
     /// The body of a work with the same content from another folder.
     pub fn in_folder(&self, path: &RepoPath) -> Self {
-        let WorkMetadata { labels, mut annotations } = self.metadata();
-        annotations.insert(ANNOTATION_PATH.into(), path.to_string());
-        let digest = digest(self.spec.value(), &labels, &annotations);
-        let metadata = CanonicalJson::new(&json!({"labels": labels, "annotations": annotations}));
+        let mut metadata = self.metadata();
+        metadata.annotations.insert(ANNOTATION_PATH.into(), path.to_string());
+        let digest = digest(self.spec.value(), &metadata.labels, &metadata.annotations);
+        let metadata = CompressedJson::new(&metadata);
         Self { spec: self.spec.clone(), metadata, digest, ..*self }
     }
 
     /// The labels and annotations to set.
     pub fn metadata(&self) -> WorkMetadata {
-        // The text was serialized from this type.
-        let mut metadata: WorkMetadata =
-            serde_json::from_str(self.metadata.as_str()).unwrap_or_default();
+        // It was serialized from this type.
+        let mut metadata: WorkMetadata = self.metadata.read().unwrap_or_default();
         if self.created_during_hold {
             metadata.annotations.insert(ANNOTATION_CREATED_DURING_HOLD.into(), "true".into());
         }
@@ -296,7 +295,13 @@ impl WorkBody {
 
     /// Bytes of the labels and annotations.
     pub fn metadata_bytes(&self) -> usize {
-        self.metadata.as_str().len()
+        self.metadata.text_bytes()
+    }
+
+    /// The same body, compressed: for what is kept.
+    pub fn compressed(self) -> Self {
+        let (spec, metadata) = (self.spec.compressed(), self.metadata.compressed());
+        Self { spec, metadata, ..self }
     }
 
     /// The digest of a work that has this spec, and no label or annotation of gitwork's.

@@ -147,7 +147,7 @@ mod tests {
             }] },
         });
         let mut failed = work(State::Failed);
-        failed.view = StatusView::of(&reported, 2, 3);
+        failed.view = StatusView::of(&reported, 2, 3).into();
         failed.path = RepoPath::parse("clusters/edge-1/web");
         failed.commit = CommitId::parse(&"cd".repeat(20));
         let key = key("edge-1", "web");

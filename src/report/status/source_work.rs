@@ -1,6 +1,7 @@
 //! The state of one work of a source: by the plan, the last write and the agent's conditions. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -47,7 +48,7 @@ pub struct WorkState {
     /// The commit that last changed the work on the hub.
     pub commit: Option<CommitId>,
     /// The agent's status of the content on the hub, which may be that of an older commit.
-    pub view: StatusView,
+    pub view: Arc<StatusView>,
 }
 
 impl WorkState {
@@ -126,7 +127,7 @@ impl StatusInputs<'_> {
     }
 
     /// The work of a step on the hub, with a placeholder state.
-    fn at(&self, step: &PlanStep, view: StatusView) -> WorkState {
+    fn at(&self, step: &PlanStep, view: Arc<StatusView>) -> WorkState {
         let there = self.observed.works.get(&step.key);
         let ours = there.filter(|work| work.is_ours(&self.desired.source));
         WorkState {
@@ -228,7 +229,7 @@ impl StatusInputs<'_> {
             uid: None,
             path: None,
             commit: None,
-            view: StatusView::default(),
+            view: Arc::default(),
         }
     }
 

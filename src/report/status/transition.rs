@@ -138,7 +138,6 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::status::view::StatusView;
     use gitwork_core::model::name::{ClusterName, CommitId, SourceId, WorkName};
 
     fn key(work: &str) -> WorkKey {
@@ -157,7 +156,7 @@ mod tests {
             uid: Some("uid".into()),
             path: None,
             commit: CommitId::parse(&"cd".repeat(20)),
-            view: StatusView::default(),
+            view: Default::default(),
         }
     }
 

@@ -23,7 +23,7 @@ fn work(state: State, why: Option<&str>) -> WorkState {
         uid: None,
         path: None,
         commit: None,
-        view: StatusView::default(),
+        view: Default::default(),
     }
 }
 
@@ -189,7 +189,7 @@ fn hostile_texts_are_escaped_in_every_file() {
     let mut now = status(&[("b", "web", State::Pending)]);
     let view = StatusView::of(&agent, 1, 1);
     assert_eq!(view.state, State::Failed);
-    now.works.insert(key("a", "web"), WorkState { view, ..work(State::Failed, None) });
+    now.works.insert(key("a", "web"), WorkState { view: view.into(), ..work(State::Failed, None) });
     now.works.insert(key("b", "web"), work(State::Held, Some(&long)));
     now.errors = 1;
     now.first_error = Some(long.clone());

@@ -23,7 +23,7 @@ pub(crate) fn desired(head: u8) -> Desired {
         delivered: BTreeMap::new(),
         source: SourceId::parse("fleet").unwrap(),
         commit: Some(commit(head)),
-        works: BTreeMap::new(),
+        works: Default::default(),
         frozen: Frozen::default(),
         rules: SourceRules::default(),
         approved: Approvals::default(),

@@ -112,7 +112,7 @@ async fn cluster_messages_are_rendered_as_text() {
     let reported = hostile_report(&texts);
     let one = key("edge-1", "web");
     let mut bad = work(&one, State::Failed, 1);
-    bad.view = StatusView::of(&reported, 1, 1);
+    bad.view = StatusView::of(&reported, 1, 1).into();
     bad.why = Some(texts.concat());
     let mut status = fleet(0);
     status.works = [(one, bad)].into_iter().collect();

@@ -218,7 +218,7 @@ async fn secret_values_are_not_served() {
     let stage = Stage::start(&["fleet"], 0).await;
     let one = key("edge-1", "keys");
     let mut reported = work(&one, State::Failed, 1);
-    reported.view = StatusView::of(&secret_status(), 1, 1);
+    reported.view = StatusView::of(&secret_status(), 1, 1).into();
     let mut status: SourceStatus = fleet(0);
     status.works.insert(one, reported);
     let mut events = Events::open(&stage);

@@ -17,7 +17,7 @@ use gitwork_core::plan::{
     AddedSince, Effect, LastKnownState, LastKnownStates, Plan, PlanPolicy, Reason,
     removed_candidates,
 };
-use gitwork_core::render::desired::{Desired, Frozen, FrozenObjects, Suspended};
+use gitwork_core::render::desired::{Desired, Frozen, FrozenObjects, Suspended, WantedWorks};
 use gitwork_hub::{Hub, HubError, HubEvent};
 
 use crate::agents::Agents;
@@ -150,7 +150,7 @@ impl World {
     }
 
     pub fn desired(&self) -> Desired {
-        let mut works = BTreeMap::new();
+        let mut works = WantedWorks::new();
         let mut frozen = self.frozen.clone();
         for (key, work) in &self.git {
             let path = folder(key);

@@ -84,7 +84,7 @@ pub struct ObservedWork {
     /// How far the agent has come.
     pub agent: AgentView,
     /// The status that the agent reports.
-    pub status: StatusView,
+    pub status: Arc<StatusView>,
     /// The ManifestWorks that it is: one, or those of a ManifestWorkReplicaSet by its status.
     pub works: usize,
     /// The objects that it lists, sorted by digest. None of a ManifestWorkReplicaSet: its
@@ -157,7 +157,8 @@ impl ObservedWork {
         let mut read = Self::read(object, ObservedKind::ReplicaSet)?;
         read.agent.seen = is_seen;
         read.works = usize::try_from(counts.total).unwrap_or(usize::MAX).max(1);
-        (read.status.manifests, read.status.manifests_applied) = (counts.total, counts.applied);
+        let view = Arc::make_mut(&mut read.status);
+        (view.manifests, view.manifests_applied) = (counts.total, counts.applied);
         Ok(read)
     }
 
@@ -217,7 +218,7 @@ impl ObservedWork {
             labels_absent: !metadata.get("labels").is_some_and(Value::is_object),
             annotations_absent: !metadata.get("annotations").is_some_and(Value::is_object),
             agent: AgentView::of(metadata, status, manifests == 0),
-            status: StatusView::of(status, generation, manifests),
+            status: Arc::new(StatusView::of(status, generation, manifests)),
             works: 1,
             objects,
             left,

@@ -200,7 +200,7 @@ impl ContentBudget {
         if !parts.is_empty() && self.is_new(address(parts)) {
             self.spend(spec_bytes(parts))?;
             for part in parts.iter() {
-                self.spend_content(part.as_str().as_ptr().addr(), text_bytes(part))?;
+                self.spend_content(part.address(), text_bytes(part))?;
             }
         }
         Ok(())

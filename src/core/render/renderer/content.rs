@@ -4,11 +4,12 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash};
 use std::sync::Arc;
 
+use gitwork_api::compressed_json::CompressedJson;
 use gitwork_schemas::KubernetesVersion;
 
 use super::inputs::ClusterConfig;
 use super::sizes::{named_bytes, placed_bytes, sizes, spec_bytes, text_bytes, variables_bytes};
-use crate::model::digest::{CanonicalJson, Digest};
+use crate::model::digest::Digest;
 use crate::model::manifest::{Identity, Origin};
 use crate::model::name::{GroupName, ObjectId};
 use crate::model::spec_text::SpecText;
@@ -25,15 +26,15 @@ const UNUSED_PARTS: usize = 16;
 pub(super) struct SharedContent {
     /// Of works whose text nobody needs, the hashes of texts that are counted.
     counted: Option<HashSet<u64>>,
-    texts: HashSet<CanonicalJson>,
-    specs: HashSet<Arc<[CanonicalJson]>>,
+    texts: HashSet<CompressedJson>,
+    specs: HashSet<Arc<[CompressedJson]>>,
     named: HashSet<Arc<[NamedObject]>>,
     placed: HashSet<Arc<[(Identity, Origin)]>>,
     variables: HashSet<Arc<[Variable]>>,
     /// What cluster.yaml says, by its blob.
     pub(super) configs: HashMap<ObjectId, Arc<ClusterConfig>>,
-    /// The last rendered folders of each content.
-    folders: HashMap<FolderContent, RenderedContent>,
+    /// The last rendered folders of each content, by its digest.
+    folders: HashMap<ContentDigest, KnownFolders>,
     /// The bytes of the five sets; `None` if works may hold contents that are in none.
     bytes: Option<usize>,
     unused: Unused,
@@ -51,15 +52,23 @@ struct Unused {
 }
 
 /// The rendered folders of one content.
+#[derive(Debug)]
+enum KnownFolders {
+    /// Without variables, there is one.
+    Fixed(Arc<Rendered>),
+    Variable(Box<FoldersByValues>),
+}
+
+/// The rendered folders of one content with variables.
 #[derive(Debug, Default)]
-struct RenderedContent {
+struct FoldersByValues {
     /// All variables that rendering one of them has asked for.
     variables: Arc<[Variable]>,
     /// By the digest of the values of these variables.
     by_values: HashMap<Digest, Arc<Rendered>>,
 }
 
-impl RenderedContent {
+impl FoldersByValues {
     /// Keeps a folder. One that fails may have asked for other variables than others did. What is
     /// known by the values of fewer variables is dropped then: it may depend on another one.
     fn keep(&mut self, values: &ClusterValues<'_>, rendered: &Arc<Rendered>) {
@@ -74,8 +83,11 @@ impl RenderedContent {
     }
 }
 
+/// Half of a SHA-256 digest: a daemon has one for each different work folder.
+type ContentDigest = [u8; 16];
+
 /// What a rendered folder follows from, besides the values of its variables.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Hash)]
 pub(super) struct FolderContent {
     /// The tree of the work folder.
     pub(super) tree: ObjectId,
@@ -91,6 +103,15 @@ pub(super) struct FolderContent {
     pub(super) cluster_defaults: Digest,
     /// The version for which the objects are checked.
     pub(super) kubernetes_version: Option<KubernetesVersion>,
+}
+
+impl FolderContent {
+    fn digest(&self) -> ContentDigest {
+        let Digest(bytes) = Digest::of_hash(self);
+        let mut half = ContentDigest::default();
+        half.copy_from_slice(&bytes[..size_of::<ContentDigest>()]);
+        half
+    }
 }
 
 impl Default for SharedContent {
@@ -130,6 +151,11 @@ impl SharedContent {
         self.bytes
     }
 
+    /// Whether the texts of works are dropped once they are counted.
+    pub(super) fn drops_texts(&self) -> bool {
+        self.counted.is_some()
+    }
+
     /// Counts what the folder holds, and replaces what others have as well by theirs.
     pub(super) fn share(&mut self, rendered: &mut Rendered) {
         rendered.sizes = sizes(rendered);
@@ -166,7 +192,7 @@ impl SharedContent {
         added
     }
 
-    fn text(&mut self, text: &CanonicalJson, added: &mut usize) -> CanonicalJson {
+    fn text(&mut self, text: &CompressedJson, added: &mut usize) -> CompressedJson {
         if let Some(known) = self.texts.get(text) {
             return known.clone();
         }
@@ -181,18 +207,34 @@ impl SharedContent {
         content: &FolderContent,
         values: &ClusterValues<'_>,
     ) -> Option<Arc<Rendered>> {
-        let known = self.folders.get(content)?;
-        known.by_values.get(&values.digest(&known.variables)).cloned()
+        match self.folders.get(&content.digest())? {
+            KnownFolders::Fixed(rendered) => Some(rendered.clone()),
+            KnownFolders::Variable(known) => {
+                known.by_values.get(&values.digest(&known.variables)).cloned()
+            }
+        }
     }
 
     /// Keeps a rendered folder, to be found again.
     pub(super) fn keep(
         &mut self,
-        content: FolderContent,
+        content: &FolderContent,
         values: &ClusterValues<'_>,
         rendered: &Arc<Rendered>,
     ) {
-        self.folders.entry(content).or_default().keep(values, rendered);
+        let content = content.digest();
+        if let Some(KnownFolders::Variable(known)) = self.folders.get_mut(&content) {
+            return known.keep(values, rendered);
+        }
+        let known = match rendered.variables.is_empty() {
+            true => KnownFolders::Fixed(rendered.clone()),
+            false => {
+                let mut known = FoldersByValues::default();
+                known.keep(values, rendered);
+                KnownFolders::Variable(Box::new(known))
+            }
+        };
+        self.folders.insert(content, known);
     }
 
     /// Drops the contents that nobody else holds, once they may be a good part of all: the cost is
@@ -212,9 +254,12 @@ impl SharedContent {
 
     /// Drops the contents that nobody else holds.
     pub(super) fn drop_all_unused(&mut self) {
-        self.folders.retain(|_, known| {
-            known.by_values.retain(|_, one| Arc::strong_count(one) > 1);
-            !known.by_values.is_empty()
+        self.folders.retain(|_, known| match known {
+            KnownFolders::Fixed(one) => Arc::strong_count(one) > 1,
+            KnownFolders::Variable(known) => {
+                known.by_values.retain(|_, one| Arc::strong_count(one) > 1);
+                !known.by_values.is_empty()
+            }
         });
         let dropped = drop_unused(&mut self.specs, spec_bytes)
             + drop_unused(&mut self.named, named_bytes)
@@ -233,7 +278,7 @@ impl SharedContent {
 
 /// The bytes of texts that were not counted before, as [`super::budget::ContentBudget`] counts
 /// those that are kept.
-fn uncounted_bytes(counted: &mut HashSet<u64>, parts: &Arc<[CanonicalJson]>) -> usize {
+fn uncounted_bytes(counted: &mut HashSet<u64>, parts: &Arc<[CompressedJson]>) -> usize {
     let hasher = BuildHasherDefault::<DefaultHasher>::new();
     let hashes: Vec<u64> = parts.iter().map(|part| hasher.hash_one(part)).collect();
     if parts.is_empty() || !counted.insert(hasher.hash_one(&hashes)) {

@@ -382,7 +382,7 @@ impl RenderPass<'_> {
         self.content.borrow_mut().share(&mut rendered);
         let rendered = Arc::new(rendered);
         if rendered.is_for_any_cluster() {
-            self.content.borrow_mut().keep(content, &inherited.values, &rendered);
+            self.content.borrow_mut().keep(&content, &inherited.values, &rendered);
         }
         Ok(rendered)
     }
@@ -396,6 +396,7 @@ impl RenderPass<'_> {
             inputs: &self.inputs,
             earlier: self.earlier,
             parsed: &self.parsed,
+            keeps_works: !self.content.borrow().drops_texts(),
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use gitwork_api::compressed_json::CompressedJson;
 use gitwork_schemas::CrdSchemas;
 use serde_json::Value;
 
@@ -10,7 +11,6 @@ use super::inputs::ClusterConfig;
 use crate::config::WorkSettings;
 use crate::model::approval::{Approvals, Target};
 use crate::model::diagnostic::Diagnostic;
-use crate::model::digest::CanonicalJson;
 use crate::model::kinds::CrdNames;
 use crate::model::manifest::{Identity, Origin};
 use crate::model::work::{DeletionPolicy, DesiredWork, NamedObject};
@@ -43,13 +43,14 @@ pub(super) fn sizes(rendered: &Rendered) -> RenderedSizes {
     }
 }
 
-/// The bytes of a text.
-pub(super) fn text_bytes(text: &CanonicalJson) -> usize {
-    text.as_str().len() + ALLOCATION
+/// The bytes of a text, as if it was not compressed: whoever does not keep texts does not compress
+/// them, and must come to the same result.
+pub(super) fn text_bytes(text: &CompressedJson) -> usize {
+    text.text_bytes() + ALLOCATION
 }
 
 /// The bytes of a list of texts, without the texts.
-pub(super) fn spec_bytes(parts: &[CanonicalJson]) -> usize {
+pub(super) fn spec_bytes(parts: &[CompressedJson]) -> usize {
     size_of_val(parts) + ALLOCATION
 }
 

@@ -39,6 +39,8 @@ pub(super) struct WorkInputs<'a> {
     /// Groups as other commits have them.
     pub(super) earlier: &'a Earlier,
     pub(super) parsed: &'a ParsedFiles,
+    /// The works are kept, and not only checked.
+    pub(super) keeps_works: bool,
 }
 
 impl<'a> WorkInputs<'a> {
@@ -105,6 +107,7 @@ impl<'a> WorkInputs<'a> {
             delivery: group.and_then(|group| group.delivery()),
             checks: self.checks(name, cluster),
             parsed: group.map(|_| self.parsed),
+            keeps_works: self.keeps_works,
         }
     }
 

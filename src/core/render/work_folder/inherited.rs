@@ -38,6 +38,8 @@ pub struct Inherited<'a> {
     pub checks: ObjectChecks,
     /// The parsed files of groups' folders; `None` for a cluster's own folder.
     pub parsed: Option<&'a ParsedFiles>,
+    /// The works are kept, and not only checked.
+    pub keeps_works: bool,
 }
 
 impl Inherited<'_> {

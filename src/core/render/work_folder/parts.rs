@@ -60,6 +60,7 @@ impl WorkParts {
         }
         let (source, prune) = (inherited.source, settings.prune);
         let body = WorkBody::new(source, path, spec, labels, annotations, prune);
+        let body = if inherited.keeps_works { body.compressed() } else { body };
         DesiredWork {
             key,
             path: path.clone(),

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::forge::WebPages;
-use crate::status::view::StatusView;
 use gitwork_core::model::name::{CommitId, RepoPath, SourceId, WorkKey};
 
 pub fn key(cluster: &str, work: &str) -> WorkKey {
@@ -21,7 +20,7 @@ pub fn work(state: State) -> WorkState {
         uid: None,
         path: None,
         commit: None,
-        view: StatusView::default(),
+        view: Default::default(),
     }
 }
 

@@ -37,7 +37,7 @@ fn desired(frozen: Frozen, diagnostics: Vec<Diagnostic>) -> Desired {
         delivered: BTreeMap::new(),
         source: source(),
         commit: Some(CommitId::parse(&"ab".repeat(20)).unwrap()),
-        works: BTreeMap::new(),
+        works: Default::default(),
         frozen,
         rules: Default::default(),
         approved: Default::default(),
@@ -191,7 +191,7 @@ fn steps_without_effect_give_state_and_reason() {
         holder: NameHolder::Work { adoption: AdoptionPolicy::Annotated },
     };
     let work = one(foreign, step(&key, None, conflict), None);
-    assert_eq!(work.view, StatusView::default());
+    assert_eq!(work.view, StatusView::default().into());
 }
 
 #[test]

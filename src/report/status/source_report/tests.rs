@@ -1,6 +1,5 @@
 use super::*;
 use crate::status::source::HeldChanges;
-use crate::status::view::StatusView;
 use gitwork_core::model::digest::Digest;
 use gitwork_core::model::name::{ClusterName, SourceId, WorkName};
 use gitwork_core::plan::Guard;
@@ -30,7 +29,7 @@ fn state(state: State, why: Option<&str>) -> WorkState {
         uid: None,
         path: None,
         commit: None,
-        view: StatusView::default(),
+        view: Default::default(),
     }
 }
 
