@@ -1,6 +1,7 @@
 //! The repositories that the benchmark syncs: works with three manifests, 2 KiB in all.
 
 use std::path::Path;
+use std::process::Command;
 
 use futures::stream::{self, StreamExt};
 use gitwork_core::model::digest::Digest;
@@ -81,12 +82,20 @@ impl Layout {
         let files: Vec<(&str, Option<&str>)> =
             files.iter().map(|(path, text)| (path.as_str(), Some(text.as_str()))).collect();
         repo.commit("main", &files);
+        repack(&repo);
         repo
     }
 }
 
 fn name(number: usize) -> String {
     format!("work-{number:03}")
+}
+
+/// Packs the objects, as on a Git server: it does not read a file for each of them.
+fn repack(repo: &Repo) {
+    let mut git = Command::new("git");
+    git.arg("-C").arg(repo.path()).args(["repack", "-adq"]);
+    assert!(git.status().unwrap().success());
 }
 
 /// Three manifests, 2 KiB in all. `number`: of their names. They become as small by compression as
@@ -108,5 +117,6 @@ pub fn manifests(number: usize, text: &str) -> Vec<Value> {
 
 /// The text of a file with these manifests.
 pub fn text_of(manifests: &[Value]) -> String {
-    manifests.iter().map(|manifest| format!("---\n{manifest}\n")).collect()
+    let text = |manifest| serde_yaml::to_string(manifest).unwrap();
+    manifests.iter().map(|manifest| format!("---\n{}", text(manifest))).collect()
 }

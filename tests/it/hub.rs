@@ -102,7 +102,7 @@ async fn write_with_a_lost_response_happens_once() {
 
     faults.next(1, Fault::LoseAnswer, |seen| seen.method == http::Method::PATCH);
     let (resource_version, metadata) = (created.resource_version, MetadataChange::default());
-    let effect = Effect::Update { body: two.clone(), resource_version, metadata };
+    let effect = Effect::Update { body: two.clone(), resource_version, metadata: metadata.into() };
     let outcomes = run(&hub, vec![Task { key: key.clone(), effect, commit: None }]).await;
     let updated = outcomes[0].result.clone().unwrap().unwrap();
     assert_eq!((outcomes[0].attempts, updated.digest, updated.generation), (2, two.digest, 2));
@@ -130,7 +130,7 @@ async fn tasks(
         (Some(work), Some(body)) if work.digest != body.digest => Some(Effect::Update {
             body: body.clone(),
             resource_version: work.resource_version.clone(),
-            metadata: MetadataChange::default(),
+            metadata: Box::default(),
         }),
         (Some(work), None) => Some(Effect::Delete {
             uid: work.uid.clone(),

@@ -221,7 +221,7 @@ pub fn update(there: &ObservedWork, body: &Arc<WorkBody>) -> Effect {
     Effect::Update {
         body: body.clone(),
         resource_version: there.resource_version.clone(),
-        metadata: metadata_change(there, body),
+        metadata: metadata_change(there, body).into(),
     }
 }
 
@@ -229,7 +229,7 @@ fn adopt(there: &ObservedWork, body: &Arc<WorkBody>) -> Effect {
     Effect::Adopt {
         body: body.clone(),
         resource_version: there.resource_version.clone(),
-        metadata: metadata_change(there, body),
+        metadata: metadata_change(there, body).into(),
     }
 }
 

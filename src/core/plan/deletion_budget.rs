@@ -80,7 +80,7 @@ pub(crate) fn over_budget(
     let (hash, works) = (plan_hash(&named), named.len());
     let held = unapproved.into_iter().filter_map(|Target { key, uid }| {
         let excess = excess(&key)?;
-        Some((key, Reason::HeldByBudget { uid, hash, works, excess }))
+        Some((key, Reason::HeldByBudget { uid, hash, works, excess: excess.into() }))
     });
     held.collect()
 }

@@ -35,7 +35,7 @@ pub enum Effect {
         /// `metadata.resourceVersion` of the observed work; the write fails if it has changed.
         resource_version: String,
         /// The labels and annotations to remove or to create the maps of.
-        metadata: MetadataChange,
+        metadata: Box<MetadataChange>,
     },
     /// As `Update`, for a work of another owner that may be adopted.
     Adopt {
@@ -44,7 +44,7 @@ pub enum Effect {
         /// `metadata.resourceVersion` of the observed work; the write fails if it has changed.
         resource_version: String,
         /// The labels and annotations to remove or to create the maps of.
-        metadata: MetadataChange,
+        metadata: Box<MetadataChange>,
     },
     /// Write only this deleteOption, ahead of a deletion.
     SetDeleteOption {

@@ -278,7 +278,7 @@ impl Hazards {
         let hash = approval.hash();
         let Approval::Changes { works, .. } = approval else { return BTreeMap::new() };
         let reasons = works.into_iter().map(|Target { key, uid }| {
-            (key, Reason::HeldByWindow { version: uid, hash, closed: closed.clone() })
+            (key, Reason::HeldByWindow { version: uid, hash, closed: closed.clone().into() })
         });
         reasons.collect()
     }

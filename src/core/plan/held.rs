@@ -18,7 +18,7 @@ pub struct HeldDeletions {
     /// The works, each with its uid.
     pub works: Approved,
     /// The bound that the plan exceeds; of several emptied clusters, the first one.
-    pub excess: Excess,
+    pub excess: Arc<Excess>,
 }
 
 /// Changes of one plan that one guard holds until they are approved, or until time passes.

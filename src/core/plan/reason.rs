@@ -157,7 +157,7 @@ pub enum Reason {
         /// Their number.
         works: usize,
         /// The bound that the plan exceeds.
-        excess: Excess,
+        excess: Arc<Excess>,
     },
     /// Created and marked while deletions were held. The hold has ended; the marker is removed.
     DeletesNoLongerHeld,
@@ -194,7 +194,7 @@ pub enum Reason {
         /// The hash of all changes that the window holds.
         hash: Digest,
         /// Until when, as far as known.
-        closed: Closed,
+        closed: Arc<Closed>,
     },
 }
 

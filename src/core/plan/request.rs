@@ -209,7 +209,8 @@ mod tests {
             ..MetadataChange::default()
         };
         let hash = body.digest.to_string();
-        let effect = Effect::Update { body, resource_version: "7".into(), metadata };
+        let effect =
+            Effect::Update { body, resource_version: "7".into(), metadata: metadata.into() };
         let commit = ObjectId([1; 20]);
         let annotation = |key: &str, value: &str| {
             let path = format!("/metadata/annotations/gitwork.dev~1{key}");
@@ -236,7 +237,11 @@ mod tests {
     #[test]
     fn a_work_without_commit_keeps_no_old_one() {
         let metadata = MetadataChange::default();
-        let effect = Effect::Update { body: body(), resource_version: "7".into(), metadata };
+        let effect = Effect::Update {
+            body: body(),
+            resource_version: "7".into(),
+            metadata: metadata.into(),
+        };
         let operations = sent(&effect, None).to_string();
         assert!(
             operations

@@ -94,7 +94,7 @@ fn every_step() -> Vec<PlanStep> {
                 uid: "u-o".into(),
                 hash: Digest([0xcd; 32]),
                 works: 1,
-                excess: Excess::Everything,
+                excess: Excess::Everything.into(),
             },
         ),
         step("p", None, Reason::BackedOff { contention: contention() }),

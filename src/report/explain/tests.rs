@@ -93,7 +93,7 @@ fn work_missing_in_git_names_removing_commit_or_similar_work() {
             uid: "u".into(),
             hash: Digest::of(b"plan"),
             works: 3,
-            excess: Excess::Everything,
+            excess: Excess::Everything.into(),
         },
     );
     let hub = HubInputs {

@@ -183,7 +183,7 @@ fn spec(text: &str) -> Value {
 /// labels of users.
 fn update(there: &ObservedWork, body: &Arc<WorkBody>) -> Effect {
     let resource_version = there.resource_version.clone();
-    Effect::Update { body: body.clone(), resource_version, metadata: MetadataChange::default() }
+    Effect::Update { body: body.clone(), resource_version, metadata: Box::default() }
 }
 
 /// Every effect with a precondition, for a work as observed.
@@ -194,7 +194,7 @@ fn preconditioned(there: &ObservedWork, body: &Arc<WorkBody>) -> Vec<Effect> {
         Effect::Adopt {
             body: body.clone(),
             resource_version: resource_version(),
-            metadata: MetadataChange::default(),
+            metadata: Box::default(),
         },
         Effect::SetDeleteOption {
             delete_option: DeletionPolicy::Orphan,

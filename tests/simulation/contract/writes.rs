@@ -75,7 +75,8 @@ pub async fn update_replaces_own_fields_and_keeps_foreign_fields(case: &Case<'_>
         ..MetadataChange::default()
     };
     let resource_version = there.resource_version.clone();
-    let effect = Effect::Update { body: second.clone(), resource_version, metadata };
+    let effect =
+        Effect::Update { body: second.clone(), resource_version, metadata: metadata.into() };
     let after = case.done(&effect).await;
     assert_eq!(after.digest, second.digest);
     assert_eq!((after.generation, after.uid), (2, there.uid));
@@ -139,7 +140,9 @@ pub async fn adopted_work_is_owned_and_consent_is_removed(case: &Case<'_>) {
         ..MetadataChange::default()
     };
     let resource_version = there.resource_version.clone();
-    let after = case.done(&Effect::Adopt { body: body.clone(), resource_version, metadata }).await;
+    let after = case
+        .done(&Effect::Adopt { body: body.clone(), resource_version, metadata: metadata.into() })
+        .await;
     assert!(after.is_ours(&case.source));
     assert_eq!((after.digest, after.adopt), (body.digest, None));
     assert_eq!(after.uid, there.uid, "adopted, not created again");

@@ -332,11 +332,11 @@ impl Bug {
             (Self::ForeignWorkOverwritten, Effect::Create { body }) => Some(Effect::Update {
                 body: body.clone(),
                 resource_version: there_version,
-                metadata: gitwork_core::plan::MetadataChange {
+                metadata: Box::new(gitwork_core::plan::MetadataChange {
                     labels_absent: there?.labels_absent,
                     annotations_absent: there?.annotations_absent,
                     ..Default::default()
-                },
+                }),
             }),
             _ => None,
         }

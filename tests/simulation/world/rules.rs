@@ -318,7 +318,7 @@ impl World {
 fn check_bounds_of_held(plan: &Plan) {
     for PlanStep { key, reason, .. } in plan.steps.iter() {
         let Reason::HeldByBudget { excess, .. } = reason else { continue };
-        let is_of_bound = match excess {
+        let is_of_bound = match &**excess {
             Excess::Cluster(cluster) => *cluster == key.cluster,
             Excess::Clusters(set) => ClusterRule::new(set).counts(&key.cluster),
             _ => true,

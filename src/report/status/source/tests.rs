@@ -142,7 +142,7 @@ fn steps_without_effect_give_state_and_reason() {
                 uid: "u".into(),
                 hash: Digest::of(b"a plan"),
                 works: 3,
-                excess: Excess::Everything,
+                excess: Excess::Everything.into(),
             },
             State::Held,
         ),
@@ -161,7 +161,7 @@ fn steps_without_effect_give_state_and_reason() {
             Reason::HeldByWindow {
                 version: "v".into(),
                 hash: Digest::of(b"changes"),
-                closed: Closed { until: None, unknown_zone: None },
+                closed: Closed { until: None, unknown_zone: None }.into(),
             },
             State::Held,
         ),
