@@ -187,7 +187,9 @@ impl Git {
     }
 
     fn of(&self, cluster: &str) -> Vec<Key> {
-        self.wanted.works.keys().filter(|key| key.0 == cluster).cloned().collect()
+        let first = (cluster.to_owned(), String::new());
+        let works = self.wanted.works.range(first..).map(|(key, _)| key);
+        works.take_while(|key| key.0 == cluster).cloned().collect()
     }
 
     /// A random work, more often of a cluster with an agent.

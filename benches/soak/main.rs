@@ -38,22 +38,34 @@ use report::{Bounds, Row, Sample};
 use world::World;
 
 const EVERY: Duration = Duration::from_secs(5);
+const WORKS: usize = 1_000;
 
-const BOUNDS: Bounds = Bounds {
-    rss_mib: &[150.0, 60.0, 60.0],
-    rss_growth: (0.1, 4.0),
-    handles_growth: 10.0,
-    // The old mirror exists until the new one is complete.
-    packs: 2.0 * gitwork_git::limits::MIRROR_PACKS_MAX as f64,
-    mirror: (3.0, 16.0),
-    metrics: 32_768.0,
-};
+/// MiB that an agent may take, and what each of its works may add.
+const AGENT_MIB: (f64, f64) = (60.0, 0.06);
+
+/// What the programs may take with so many works in all. An agent has those of one cluster.
+fn bounds(works: usize) -> Bounds {
+    let more = works.saturating_sub(WORKS) as f64;
+    let agent = AGENT_MIB.0 + AGENT_MIB.1 * more / world::CLUSTERS as f64;
+    Bounds {
+        rss_mib: [150.0 + more / 100.0, agent, agent],
+        rss_growth: (0.1, 4.0),
+        handles_growth: 10.0,
+        // The old mirror exists until the new one is complete.
+        packs: 2.0 * gitwork_git::limits::MIRROR_PACKS_MAX as f64,
+        mirror: (3.0, 16.0),
+        metrics: 32_768.0,
+    }
+}
 
 #[derive(clap::Parser)]
 struct Args {
     /// How long pushes and faults go on
     #[arg(long, default_value_t = 60.0)]
     minutes: f64,
+    /// How many works the clusters have together
+    #[arg(long, default_value_t = WORKS)]
+    works: usize,
     /// Seed of pushes and faults
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -89,7 +101,7 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let samples = Mutex::new(Vec::new());
     let (result, world) = runtime.block_on(async {
-        let world = World::start(&folder, &args.binaries(), args.seed).await;
+        let world = World::start(&folder, &args.binaries(), (args.works, args.seed)).await;
         let result = tokio::select! {
             result = soak(&world, &args) => result,
             never = sample(&world, &samples) => never,
@@ -98,7 +110,7 @@ fn main() -> ExitCode {
         (result, world)
     });
     let samples = samples.into_inner().unwrap();
-    let kept = write_report(&world, &samples, &folder);
+    let kept = write_report(&world, &samples, &folder, &bounds(args.works));
     match result {
         Ok(()) if kept => ExitCode::SUCCESS,
         Ok(()) => ExitCode::FAILURE,
@@ -192,12 +204,12 @@ fn names(world: &World) -> Vec<String> {
 }
 
 /// Writes and prints the report. Returns whether all bounds hold.
-fn write_report(world: &World, samples: &[Sample], folder: &Path) -> bool {
+fn write_report(world: &World, samples: &[Sample], folder: &Path, bounds: &Bounds) -> bool {
     let (names, events) = (names(world), world.events());
     let clone = settle::clone_bytes(world);
     let count = |kind: &str| events.iter().filter(|event| event.kind == kind).count();
-    let of_run = report::of_run(samples, &names, clone, &BOUNDS);
-    let of_processes = report::of_processes(samples, &names, &BOUNDS);
+    let of_run = report::of_run(samples, &names, clone, bounds);
+    let of_processes = report::of_processes(samples, &names, bounds);
     let seconds = samples.last().map_or(0.0, |sample| sample.seconds);
     let writes: usize = samples.iter().map(|sample| sample.daemon_writes).sum();
     let text = format!(

@@ -72,7 +72,7 @@ impl fmt::Display for Event {
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// RSS of each program at any time.
-    pub rss_mib: &'static [f64],
+    pub rss_mib: [f64; 3],
     /// The growth of a process's RSS from its first quarter after the warm-up to its last: a
     /// factor, and MiB.
     pub rss_growth: (f64, f64),
@@ -213,7 +213,7 @@ pub fn of_processes(samples: &[Sample], names: &[String], bounds: &Bounds) -> Ve
 /// branch.
 pub fn of_run(samples: &[Sample], names: &[String], clone_bytes: u64, bounds: &Bounds) -> Vec<Row> {
     let mut rows = Vec::new();
-    for (program, (name, limit)) in names.iter().zip(bounds.rss_mib).enumerate() {
+    for (program, (name, limit)) in names.iter().zip(&bounds.rss_mib).enumerate() {
         let used: Vec<Usage> =
             samples.iter().filter_map(|sample| *sample.programs.get(program)?).collect();
         let values: Vec<f64> = used.iter().map(rss).collect();

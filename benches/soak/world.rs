@@ -30,7 +30,7 @@ pub const NAMESPACE: &str = "apps";
 /// These have an API server and an agent. The other clusters are namespaces on the hub.
 pub const MANAGED: [&str; 2] = ["edge-1", "edge-2"];
 const AWAY: usize = 48;
-const WORKS_EACH: usize = 20;
+pub const CLUSTERS: usize = MANAGED.len() + AWAY;
 const WEBHOOK_SECRET: &str = "soak";
 
 /// The revision of each existing work.
@@ -83,7 +83,11 @@ pub struct World {
 }
 
 impl World {
-    pub async fn start(folder: &Path, [gitwork, gitwork_agent]: &[PathBuf; 2], seed: u64) -> World {
+    pub async fn start(
+        folder: &Path,
+        [gitwork, gitwork_agent]: &[PathBuf; 2],
+        (works, seed): (usize, u64),
+    ) -> World {
         let plane = ControlPlane::boot().await.unwrap();
         let options = ClusterOptions { crds: crds::hub(), ..Default::default() };
         let hub = plane.start("hub", options).await;
@@ -99,7 +103,7 @@ impl World {
         }
         let repo = Repo::create(&folder.join("git").join("fleet.git"));
         let server = GitServer::http(&folder.join("git")).start();
-        let git = Git::new(repo, seed, &clusters, MANAGED.len(), WORKS_EACH);
+        let git = Git::new(repo, seed, &clusters, MANAGED.len(), works / CLUSTERS);
         let ports = [(); 3].map(|()| Port::reserve().unwrap());
         let [metrics, webhook, page] = [0, 1, 2].map(|port: usize| ports[port].number());
         drop(ports);

@@ -82,7 +82,7 @@ impl CompressedJson {
         self.read().unwrap_or_default()
     }
 
-    /// The bytes that it takes in memory, without those of the allocation.
+    /// The bytes that it has in memory, without those of the allocation.
     pub fn bytes(&self) -> usize {
         self.0.len()
     }

@@ -201,6 +201,7 @@ pub fn answer_shell() {
 
 /// Parses `arguments`, which start with the program's name, and runs the command.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    gitwork_git::memory::bound();
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let mut command = command(arguments.first().map(Path::new));
     let parsed = command

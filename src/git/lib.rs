@@ -52,6 +52,7 @@ mod kept_commits;
 pub mod limits;
 pub mod local;
 mod lock_holder;
+pub mod memory;
 pub mod mirror;
 mod mirror_error;
 mod mirror_folder;

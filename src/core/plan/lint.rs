@@ -11,7 +11,7 @@ use std::fmt;
 
 use crate::config::AdoptionPolicy;
 use crate::model::approval::Target;
-use crate::model::name::WorkKey;
+use crate::model::name::{ClusterName, WorkKey};
 use crate::plan::effect::Effect;
 use crate::plan::inputs::PlanInputs;
 use crate::plan::lint::object_index::ObjectIndex;
@@ -92,10 +92,13 @@ pub fn check(plan: &Plan, inputs: PlanInputs<'_>) -> Vec<PlanViolation> {
     let mut report = |step: &PlanStep, rule: BrokenRule| {
         found.push(PlanViolation { key: step.key.clone(), rule });
     };
-    for (first, second) in plan.steps.iter().zip(plan.steps.iter().skip(1)) {
-        if first.key >= second.key {
-            report(second, BrokenRule::SecondStep);
-        }
+    let mut last: Option<&ClusterName> = None;
+    for cluster in plan.steps.clusters() {
+        let first = cluster.iter().next().filter(|_| last >= cluster.name());
+        first.into_iter().chain(cluster.unsorted()).for_each(|step| {
+            report(step, BrokenRule::SecondStep);
+        });
+        last = cluster.name();
     }
     let empties = deletes_everything(plan, inputs);
     let objects = ObjectIndex::new(plan, inputs);

@@ -89,6 +89,8 @@ pub struct PlanSteps {
 pub struct ClusterSteps {
     steps: Vec<PlanStep>,
     counts: StepCounts,
+    /// By key, and no two steps are of one work.
+    is_sorted: bool,
 }
 
 /// How many steps there are of a kind.
@@ -112,7 +114,8 @@ impl ClusterSteps {
                 counts.guards[guard as usize] += 1;
             }
         }
-        Self { steps, counts }
+        let is_sorted = steps.is_sorted_by(|one, other| one.key < other.key);
+        Self { steps, counts, is_sorted }
     }
 
     /// The cluster.
@@ -123,6 +126,13 @@ impl ClusterSteps {
     /// The steps.
     pub fn iter(&self) -> impl Iterator<Item = &PlanStep> {
         self.steps.iter()
+    }
+
+    /// Steps that do not come after the one before them.
+    pub(crate) fn unsorted(&self) -> impl Iterator<Item = &PlanStep> {
+        let pairs = self.steps.iter().zip(self.steps.iter().skip(1));
+        let pairs = pairs.take_while(|_| !self.is_sorted);
+        pairs.filter(|(first, second)| first.key >= second.key).map(|(_, second)| second)
     }
 
     /// The step of a work.

@@ -54,14 +54,15 @@ impl<'a> ObjectIndex<'a> {
             let effects = self.plan.effects();
             let clusters: BTreeSet<_> = effects.map(|(step, _)| &step.key.cluster).collect();
             let mut all = WorksByObject::default();
-            for work in desired.works.values().filter(|work| clusters.contains(&work.key.cluster)) {
+            let in_git = clusters.iter().flat_map(|cluster| desired.works.of_cluster(cluster));
+            for (_, work) in in_git {
                 for object in &*work.objects {
                     let key = (&work.key.cluster, object.digest);
                     all.in_git.entry(key).or_default().push(&work.key);
                 }
             }
-            for work in observed.works.values().filter(|work| clusters.contains(&work.key.cluster))
-            {
+            let on_hub = |cluster: &&ClusterName| WorkKey::entries_of(&observed.works, cluster);
+            for (_, work) in clusters.iter().flat_map(on_hub) {
                 for object in &work.objects {
                     let key = (&work.key.cluster, object.digest);
                     all.on_hub.entry(key).or_default().push(work);
