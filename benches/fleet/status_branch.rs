@@ -12,7 +12,7 @@ use gitwork_report::status::source::SourceStatus;
 use gitwork_report::status::view::StatusView;
 use serde_json::json;
 
-use super::harness::git_server::Repo;
+use super::harness::git_server::{GitServer, Repo};
 use super::harness::source_status::{source_status, work_state};
 use super::program::own_cpu;
 use super::repository::Layout;
@@ -39,9 +39,10 @@ pub fn available_works(layout: Layout) -> SourceStatus {
 /// Measures a push to the status branch after one work has changed.
 pub fn status_branch(folder: &Path, layout: Layout) {
     let mut now = available_works(layout);
-    let repo = Repo::create(&folder.join("status.git"));
+    Repo::create(&folder.join("status.git"));
+    let server = GitServer::http(folder).start();
     let remote = Remote {
-        url: repo.file_url(),
+        url: server.url("status.git"),
         auth: Auth::None,
         ca_bundle: None,
         client_certificate: None,
@@ -71,7 +72,7 @@ pub fn status_branch(folder: &Path, layout: Layout) {
     changed.iter().for_each(|(status, round)| publish(status, *round));
     let each = (own_cpu() - before) / PUBLICATIONS as u32;
     println!(
-        "| one changed work of them, {PUBLICATIONS} times: CPU each, with the push to a local \
-         repository | {each:?} |"
+        "| one changed work of them, {PUBLICATIONS} times: CPU each, with the push over HTTP \
+         | {each:?} |"
     );
 }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use crate::status::State;
 use crate::status::source::{SourceStatus, WorkState};
+use crate::status::work_states::ClusterStates;
 use gitwork_core::model::name::{ClusterName, GroupName, WorkKey, WorkName};
 use gitwork_core::text::escape::escape_untrusted;
 use gitwork_core::text::style::count;
@@ -62,25 +63,18 @@ pub fn readme(status: &SourceStatus) -> String {
         out.push_str(&waves.collect::<String>());
         out.push('\n');
     }
-    let mut clusters: BTreeMap<&ClusterName, BTreeMap<&WorkName, State>> = BTreeMap::new();
-    for (key, work) in &status.works {
-        clusters.entry(&key.cluster).or_default().insert(&key.work, work.state);
-    }
-    let names: BTreeSet<&WorkName> = status.works.keys().map(|key| &key.work).collect();
-    let mut rows: Vec<(&ClusterName, &BTreeMap<&WorkName, State>)> =
-        clusters.iter().map(|(cluster, works)| (*cluster, works)).collect();
+    let mut rows: Vec<(&ClusterName, &ClusterStates)> = status.works.clusters().collect();
     // Clusters that need attention come first, so they are never cut off.
     rows.sort_by_key(|(cluster, works)| {
-        let worst = works.values().min().copied().unwrap_or(State::Complete);
-        (worst.is_applied(), worst.min(State::Applied), (*cluster).clone())
+        let worst = works.worst();
+        (worst.is_applied(), worst.min(State::Applied), *cluster)
     });
     let mut rows = fold(&rows, status);
     let left_out: usize = rows.iter().skip(ROWS_MAX).map(|row| row.count).sum();
     rows.truncate(ROWS_MAX);
-    if names.len() <= COLUMNS_MAX {
-        matrix(&mut out, &rows, &names);
-    } else {
-        list(&mut out, &rows);
+    match columns(status) {
+        Some(names) => matrix(&mut out, &rows, &names),
+        None => list(&mut out, &rows),
     }
     if left_out > 0 {
         out.push_str(&format!("\n… and {}; see `summary.json`.\n", count(left_out, "cluster")));
@@ -88,14 +82,29 @@ pub fn readme(status: &SourceStatus) -> String {
     out
 }
 
-type Works<'a> = &'a BTreeMap<&'a WorkName, State>;
+/// The names of all works; `None` if there are too many for a column each.
+fn columns(status: &SourceStatus) -> Option<BTreeSet<&WorkName>> {
+    let mut names = BTreeSet::new();
+    for (key, _) in &status.works {
+        names.insert(&key.work);
+        if names.len() > COLUMNS_MAX {
+            return None;
+        }
+    }
+    Some(names)
+}
+
+/// The names of a cluster's works, and their states.
+fn states(works: &ClusterStates) -> impl Iterator<Item = (&WorkName, State)> {
+    works.iter().map(|(key, work)| (&key.work, work.state))
+}
 
 /// One row of the table.
 struct Row<'a> {
     name: String,
     /// How many clusters it is for.
     count: usize,
-    works: Works<'a>,
+    works: &'a ClusterStates,
 }
 
 /// Clusters share a row if more than so many have works of the same groups.
@@ -103,12 +112,13 @@ const FOLDED_MIN: usize = 5;
 
 /// One row for each cluster, or for many whose works are all of the same groups and in the same
 /// states. It comes where the first of them does.
-fn fold<'a>(rows: &[(&ClusterName, Works<'a>)], status: &SourceStatus) -> Vec<Row<'a>> {
-    let mut alike: BTreeMap<(String, bool, Works<'a>), Vec<&ClusterName>> = BTreeMap::new();
-    let key = |cluster: &ClusterName, works: Works<'a>| {
-        let groups = status.works.of_cluster(cluster)?.groups()?;
+fn fold<'a>(rows: &[(&ClusterName, &'a ClusterStates)], status: &SourceStatus) -> Vec<Row<'a>> {
+    type Key<'a> = (String, bool, Vec<(&'a WorkName, State)>);
+    let mut alike: BTreeMap<Key<'a>, Vec<&ClusterName>> = BTreeMap::new();
+    let key = |cluster: &ClusterName, works: &'a ClusterStates| {
+        let groups = works.groups()?;
         let names: Vec<&str> = groups.iter().map(GroupName::as_str).collect();
-        Some((names.join(", "), status.unreachable.contains(cluster), works))
+        Some((names.join(", "), status.unreachable.contains(cluster), states(works).collect()))
     };
     for &(cluster, works) in rows {
         if let Some(key) = key(cluster, works) {
@@ -140,9 +150,10 @@ fn matrix(out: &mut String, rows: &[Row<'_>], names: &BTreeSet<&WorkName>) {
     out.push('\n');
     for row in rows {
         out.push_str(&format!("| {} |", row.name));
+        let works: BTreeMap<&WorkName, State> = states(row.works).collect();
         for name in names {
             out.push(' ');
-            out.push_str(row.works.get(name).map_or("", |state| cell(*state)));
+            out.push_str(works.get(name).map_or("", |state| cell(*state)));
             out.push_str(" |");
         }
         out.push('\n');
@@ -152,18 +163,19 @@ fn matrix(out: &mut String, rows: &[Row<'_>], names: &BTreeSet<&WorkName>) {
 fn list(out: &mut String, rows: &[Row<'_>]) {
     out.push_str("| cluster | applied | others |\n|---|---|---|\n");
     for Row { name, works, .. } in rows {
-        let applied = works.values().filter(|state| state.is_applied()).count();
-        let mut others: Vec<String> = works
-            .iter()
-            .filter(|(_, state)| !state.is_applied())
-            .map(|(name, state)| format!("{name}: {state}"))
-            .collect();
+        let all = State::ALL.into_iter().map(|state| works.count(state)).sum::<usize>();
+        let applied = State::ALL.into_iter().filter(|state| state.is_applied());
+        let applied = applied.map(|state| works.count(state)).sum::<usize>();
+        // Most clusters have no others.
+        let others = states(works).filter(|(_, state)| !state.is_applied());
+        let others = others.take(all - applied).map(|(name, state)| format!("{name}: {state}"));
+        let mut others: Vec<String> = others.collect();
         let more = others.len().saturating_sub(COLUMNS_MAX);
         others.truncate(COLUMNS_MAX);
         if more > 0 {
             others.push(format!("and {more} more"));
         }
-        out.push_str(&format!("| {name} | {applied}/{} | {} |\n", works.len(), others.join(", ")));
+        out.push_str(&format!("| {name} | {applied}/{all} | {} |\n", others.join(", ")));
     }
 }
 
