@@ -31,8 +31,8 @@ pub fn check(bytes: &[u8]) -> bool {
     others["metadata"]["managedFields"] = json!([{}]);
     for field in ["labels", "annotations"] {
         if let Some(all) = others["metadata"][field].as_object_mut()
-            && !read.owned.labels.contains("of/others")
-            && !read.owned.annotations.contains("of/others")
+            && !read.owned().labels.contains("of/others")
+            && !read.owned().annotations.contains("of/others")
         {
             all.insert("of/others".into(), "x".into());
         }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, FuturesUnordered, StreamExt};
@@ -41,8 +42,9 @@ impl Default for ExecuteOptions {
 /// slow or failing cluster delays others little. Deletions of a cluster come after its other
 /// effects, and only if all creates and updates succeeded. A request without a response is retried,
 /// up to `limits::HUB_ATTEMPTS_MAX` attempts; other failures are left to the next pass.
-/// `Retry-After` halves the number in flight; it grows again with each response. Once `stop` is
-/// true no task begins, and requests in flight end within `limits::HUB_CALL`.
+/// `Retry-After` halves the number in flight, and so does a hub that is slow to answer; it grows
+/// again with each response. Once `stop` is true no task begins, and requests in flight end within
+/// `limits::HUB_CALL`.
 pub fn execute(
     hub: Arc<dyn Hub>,
     tasks: Vec<Task>,
@@ -104,6 +106,8 @@ struct Execution {
     /// How many may be in flight now: at most `options.concurrency`.
     window: usize,
     answers_at_this_window: usize,
+    /// Those that took longer than `limits::HUB_SLOW`.
+    slow_answers: usize,
     /// When the window was last halved.
     narrowed_at: Option<Instant>,
     /// Attempts without a response since the last response.
@@ -143,6 +147,7 @@ impl Execution {
             backoff_sequence: 0,
             window: options.concurrency.max(1),
             answers_at_this_window: 0,
+            slow_answers: 0,
             narrowed_at: None,
             unanswered: 0,
             ready: VecDeque::new(),
@@ -249,7 +254,7 @@ impl Execution {
                     return self.back_off(&name, waiting, due);
                 }
             }
-            _ => self.widen(),
+            _ => self.answered(began.elapsed()),
         }
         self.end(waiting, result.map_err(ExecuteError::from));
         self.advance(&name);
@@ -260,18 +265,26 @@ impl Execution {
         if self.narrowed_at.is_none_or(|at| began >= at) {
             self.window = (self.window / 2).max(1);
             self.narrowed_at = Some(Instant::now());
-            self.answers_at_this_window = 0;
+            (self.answers_at_this_window, self.slow_answers) = (0, 0);
         }
     }
 
-    /// Adds one slot after a whole window of responses.
-    fn widen(&mut self) {
+    /// Adds one slot after a whole window of responses, or halves the window if most of them were
+    /// slow: the hub has too much to do. One slow cluster keeps its share.
+    fn answered(&mut self, took: Duration) {
         self.unanswered = 0;
         self.answers_at_this_window += 1;
-        if self.answers_at_this_window >= self.window {
-            self.answers_at_this_window = 0;
-            self.window = (self.window + 1).min(self.options.concurrency.max(1));
+        self.slow_answers += usize::from(took > limits::HUB_SLOW);
+        if self.answers_at_this_window < self.window {
+            return;
         }
+        let is_slow = self.slow_answers * 2 > self.answers_at_this_window;
+        let most = self.options.concurrency.max(1);
+        self.window = match is_slow {
+            true => (self.window / 2).max(self.options.per_cluster).min(self.window),
+            false => (self.window + 1).min(most),
+        };
+        (self.answers_at_this_window, self.slow_answers) = (0, 0);
     }
 
     fn back_off(&mut self, name: &ClusterName, waiting: Waiting, due: Instant) {

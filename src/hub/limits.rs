@@ -53,5 +53,8 @@ pub const HUB_UNANSWERED_MAX: usize = 64;
 /// Effects in flight on one hub. The API server accepts 200 mutating requests at once by default
 /// (`--max-mutating-requests-inflight`), for all clients.
 pub const HUB_IN_FLIGHT: usize = 32;
+/// An answer to a write that takes longer is slow: an API server needs some 30 ms, and with
+/// webhooks some hundred. If most are slow, fewer writes are in flight.
+pub const HUB_SLOW: Duration = Duration::from_secs(2);
 /// Effects in flight for one cluster, so that a slow cluster does not delay others.
 pub const HUB_IN_FLIGHT_PER_CLUSTER: usize = 8;

@@ -8,7 +8,7 @@ mod report;
 use report::{Bounds, Event, Folder, Row, Sample, Usage};
 
 const BOUNDS: Bounds = Bounds {
-    rss_mib: &[100.0],
+    rss_mib: [100.0; 3],
     rss_growth: (0.1, 4.0),
     handles_growth: 10.0,
     packs: 200.0,

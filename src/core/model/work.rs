@@ -163,7 +163,7 @@ pub struct WorkBody {
     /// It is to carry `ANNOTATION_CREATED_DURING_HOLD`, which is no content.
     pub created_during_hold: bool,
     /// It is to carry `ANNOTATION_GROUP_CONTENT` with this value, which is no content.
-    pub group_content: Option<Digest>,
+    pub group_content: Option<Box<Digest>>,
     /// Equal to that of what the hub has exactly where there is nothing to write.
     pub digest: Digest,
 }
@@ -277,7 +277,8 @@ impl WorkBody {
         metadata.annotations.insert(ANNOTATION_PATH.into(), path.to_string());
         let digest = digest(self.spec.value(), &metadata.labels, &metadata.annotations);
         let metadata = CompressedJson::new(&metadata);
-        Self { spec: self.spec.clone(), metadata, digest, ..*self }
+        let (spec, group_content) = (self.spec.clone(), self.group_content.clone());
+        Self { spec, metadata, group_content, digest, ..*self }
     }
 
     /// The labels and annotations to set.
@@ -287,7 +288,7 @@ impl WorkBody {
         if self.created_during_hold {
             metadata.annotations.insert(ANNOTATION_CREATED_DURING_HOLD.into(), "true".into());
         }
-        if let Some(content) = self.group_content {
+        if let Some(content) = &self.group_content {
             metadata.annotations.insert(ANNOTATION_GROUP_CONTENT.into(), content.to_string());
         }
         metadata

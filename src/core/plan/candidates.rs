@@ -200,8 +200,8 @@ fn wanted(work: &DesiredWork, inputs: PlanInputs<'_>, moves: &Moves) -> Decision
 /// The body with the content of the work's group. That is no content of the work: the digest stays.
 pub(super) fn marked(body: &Arc<WorkBody>, work: &DesiredWork) -> Arc<WorkBody> {
     let mut body = body.clone();
-    if body.group_content != work.group_content {
-        Arc::make_mut(&mut body).group_content = work.group_content;
+    if body.group_content.as_deref() != work.group_content.as_ref() {
+        Arc::make_mut(&mut body).group_content = work.group_content.map(Box::new);
     }
     body
 }
@@ -243,14 +243,14 @@ fn metadata_change(there: &ObservedWork, body: &WorkBody) -> MetadataChange {
         once.filter(|key| !now.contains_key(*key)).map(str::to_owned).collect()
     }
     let WorkMetadata { labels, annotations } = body.metadata();
-    let users = there.owned.annotations.iter().map(String::as_str);
+    let users = there.owned().annotations.iter().map(String::as_str);
     let own = OWN_ANNOTATIONS.into_iter().chain([ANNOTATION_GROUP_CONTENT]);
     let mut remove_annotations = gone(users.chain(own), &annotations);
     if there.adopt.is_some() {
         remove_annotations.insert(ANNOTATION_ADOPT.into());
     }
     MetadataChange {
-        remove_labels: gone(there.owned.labels.iter().map(String::as_str), &labels),
+        remove_labels: gone(there.owned().labels.iter().map(String::as_str), &labels),
         remove_annotations,
         labels_absent: there.labels_absent,
         annotations_absent: there.annotations_absent,

@@ -33,6 +33,7 @@ struct Log {
     attempts: BTreeMap<WorkKey, u32>,
     in_flight: BTreeMap<ClusterName, usize>,
     most_in_flight: usize,
+    in_flight_of_calls: Vec<usize>,
     most_of_a_cluster: usize,
 }
 
@@ -100,6 +101,7 @@ impl<F: Fn(&Call<'_>) -> Reply + Send + Sync + 'static> Hub for Script<F> {
                 log.most_of_a_cluster = log.most_of_a_cluster.max(of_cluster);
                 let in_flight = log.total();
                 log.most_in_flight = log.most_in_flight.max(in_flight);
+                log.in_flight_of_calls.push(in_flight);
                 (self.answer)(&Call { key, in_flight, attempt })
             };
             tokio::time::sleep(wait).await;
@@ -287,6 +289,47 @@ async fn retry_after_reduces_requests_in_flight() {
     assert_eq!(outcomes.len(), 1_000);
     assert!(done >= 990, "{done} of 1,000 done in one pass");
     assert!(calls < 1_300, "{calls} calls for 1,000 works");
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_answers_reduce_requests_in_flight() {
+    // A hub that needs a quarter of a second for each request that it has at once.
+    let hub = script(|call: &Call<'_>| {
+        let took = Duration::from_millis(250) * u32::try_from(call.in_flight).unwrap();
+        (took, Ok(None))
+    });
+    let outcomes = run(hub.clone(), creates(&names("c", 200), 5)).await;
+    assert!(outcomes.iter().all(|(_, o)| o.result == Ok(None)));
+    let log = hub.log.lock().unwrap();
+    assert_eq!(log.most_in_flight, limits::HUB_IN_FLIGHT, "at first");
+    // Two seconds are no longer slow.
+    let later = log.in_flight_of_calls[500..].iter().max().unwrap();
+    assert!((8..=10).contains(later), "{later}");
+}
+
+/// As many clusters as a large fleet has, of which some are slow and some are away.
+#[tokio::test(start_paused = true)]
+async fn a_thousand_clusters_share_the_slots() {
+    let hub = script(|call: &Call<'_>| match call.key.cluster.as_str() {
+        name if name.starts_with("slow") => (Duration::from_secs(9), Ok(None)),
+        name if name.starts_with("dead") => (Duration::from_secs(10), Err(away(None))),
+        _ => (SHORT, Ok(None)),
+    });
+    // The slow ones come first, and one has a hundred times as many works as others.
+    let mut tasks = creates(&names("dead", 10), 10);
+    tasks.extend(creates(&names("slow", 10), 10));
+    tasks.extend(creates(&names("large", 1), 1_000));
+    tasks.extend(creates(&names("well", 979), 5));
+    let outcomes = run(hub, tasks).await;
+    let last = |prefix: &str| {
+        let of = outcomes.iter().filter(|(_, o)| o.task.key.cluster.as_str().starts_with(prefix));
+        of.map(|(at, _)| *at).max().unwrap()
+    };
+    // 4,895 works of 10 ms on the 12 slots that the first ones leave.
+    assert!(last("well") < Duration::from_secs(6), "{:?}", last("well"));
+    // It gets as many slots as another cluster.
+    assert!(last("large") < Duration::from_secs(20), "{:?}", last("large"));
+    assert_eq!(outcomes.len(), 100 + 100 + 1_000 + 4_895);
 }
 
 #[tokio::test(start_paused = true)]

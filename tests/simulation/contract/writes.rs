@@ -11,7 +11,7 @@ pub async fn created_work_reads_back_as_written(case: &Case<'_>) {
     assert!(work.is_ours(&case.source) && !work.deleting && work.prune);
     assert_eq!(work.commit, Some(COMMIT.to_string()));
     assert_eq!(work.path.as_deref(), Some("clusters/a/web"));
-    assert!(work.owned.labels.contains("team"), "{:?}", work.owned);
+    assert!(work.owned().labels.contains("team"), "{:?}", work.owned());
     assert_eq!(case.get().await, Some(work), "the answer is what is there");
     let raw = case.raw().await;
     assert_eq!(raw["spec"]["workload"], body.spec.value()["workload"]);

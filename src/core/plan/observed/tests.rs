@@ -130,7 +130,7 @@ fn a_work_is_read() {
     assert_eq!(work.key.to_string(), "edge-1/web");
     assert_eq!((work.generation, work.prune, work.deleting), (3, false, false));
     assert_eq!(work.delete_option, DeletionPolicy::Orphan);
-    assert_eq!(work.owned.labels, ["team".to_owned()].into());
+    assert_eq!(work.owned().labels, ["team".to_owned()].into());
     assert!(work.agent.seen && work.agent.has_settled(3) && work.agent.has_orphaned(3));
     assert!(!work.agent.has_settled(4) && !work.agent.has_orphaned(4));
 }
@@ -231,7 +231,7 @@ fn hostile_annotations_count_as_not_set() {
         work["metadata"]["annotations"][key] = value.into();
         let read = read(work);
         let unset = match key {
-            "gitwork.dev/managed-keys" => read.owned == ManagedKeys::default(),
+            "gitwork.dev/managed-keys" => *read.owned() == ManagedKeys::default(),
             "gitwork.dev/path" => read.path.is_none(),
             "gitwork.dev/commit" => read.commit.is_none(),
             "gitwork.dev/adopt" => read.adopt.is_none(),

@@ -68,8 +68,8 @@ pub struct ObservedWork {
     pub created_during_hold: bool,
     /// `gitwork.dev/group-content`: the content of its group that it is of.
     pub group_content: Option<Digest>,
-    /// From `gitwork.dev/managed-keys`.
-    pub owned: ManagedKeys,
+    /// From `gitwork.dev/managed-keys`; `None` if it has none, as most. See [`Self::owned`].
+    pub owned: Option<Box<ManagedKeys>>,
     /// It seems to have no owner: no label of a source or of another tool, none of OCM's
     /// controllers, no owner references, and no annotation of gitwork's.
     pub unowned: bool,
@@ -162,6 +162,13 @@ impl ObservedWork {
         Ok(read)
     }
 
+    /// The labels and annotations that a user set through Git.
+    pub fn owned(&self) -> &ManagedKeys {
+        static NONE: ManagedKeys =
+            ManagedKeys { labels: BTreeSet::new(), annotations: BTreeSet::new() };
+        self.owned.as_deref().unwrap_or(&NONE)
+    }
+
     fn read(mut object: Value, kind: ObservedKind) -> Result<Self, UnreadableWork> {
         let spec = object.get_mut("spec").map(Value::take).unwrap_or_default();
         let metadata = object.get("metadata").unwrap_or(&Value::Null);
@@ -213,7 +220,7 @@ impl ObservedWork {
             unowned: kind == ObservedKind::ManifestWork
                 && is_unowned(metadata, &labels, &annotations),
             of_replica_set: kind.is_of_replica_set(&labels),
-            owned,
+            owned: (owned != ManagedKeys::default()).then(|| Box::new(owned)),
             edited_by,
             labels_absent: !metadata.get("labels").is_some_and(Value::is_object),
             annotations_absent: !metadata.get("annotations").is_some_and(Value::is_object),
