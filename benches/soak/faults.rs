@@ -224,6 +224,15 @@ fn outcome(done: kube::Result<()>) -> Result<&'static str> {
     }
 }
 
+/// Fixes what pushes have broken, and waits until the hub matches Git. A work that Git drops beside
+/// one that cannot be read stays: its objects may have moved there.
+async fn fixed_on_hub(world: &World) -> Result<()> {
+    let what = world.git().fix_all();
+    world.record("push", &what);
+    world.hint();
+    settled_on_hub(world).await
+}
+
 /// Waits until the hub matches Git.
 pub async fn settled_on_hub(world: &World) -> Result<()> {
     eventually("the hub to match Git", DEADLINE, || async {
@@ -245,7 +254,7 @@ pub fn some(keys: &std::collections::BTreeSet<Key>) -> String {
 async fn forced_push(world: &World) -> Result<()> {
     let _paused = world.pause().await;
     // A rewind of commits that were never applied is none.
-    settled_on_hub(world).await?;
+    fixed_on_hub(world).await?;
     let what = world.git().rewind();
     world.record("fault", &format!("a push by force: {what}"));
     world.hint();
@@ -257,7 +266,7 @@ async fn forced_push(world: &World) -> Result<()> {
 /// Removes a whole cluster, which is held until it is approved.
 async fn cluster_dropped(world: &World) -> Result<()> {
     let paused = world.pause().await;
-    settled_on_hub(world).await?;
+    fixed_on_hub(world).await?;
     let cluster = world.git().drop_cluster();
     drop(paused);
     world.record("fault", &format!("a push removes all works of {cluster}"));
@@ -272,7 +281,7 @@ async fn cluster_dropped(world: &World) -> Result<()> {
 
 async fn drop_taken_back(world: &World, lasts: Duration) -> Result<()> {
     let _paused = world.pause().await;
-    settled_on_hub(world).await?;
+    fixed_on_hub(world).await?;
     let cluster = world.git().drop_cluster();
     world.record("fault", &format!("a push removes all works of {cluster}, and is reverted"));
     world.hint();
