@@ -28,7 +28,7 @@ impl Digest {
     }
     /// The digest of a value by its `Hash`: another program may have another one for it.
     pub fn of_hash(value: &impl Hash) -> Self {
-        let mut hasher = WideHasher(Sha256::new());
+        let mut hasher = HashWriter(Sha256::new());
         value.hash(&mut hasher);
         Self(hasher.0.finalize().into())
     }
@@ -37,20 +37,6 @@ impl Digest {
         let mut bytes = [0; 32];
         hex::decode_to_slice(text, &mut bytes).ok()?;
         Some(Self(bytes))
-    }
-}
-
-/// Takes what a value hashes.
-struct WideHasher(Sha256);
-
-impl Hasher for WideHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
-    }
-
-    /// Nobody asks for it.
-    fn finish(&self) -> u64 {
-        0
     }
 }
 
@@ -68,6 +54,17 @@ impl io::Write for HashWriter {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+impl Hasher for HashWriter {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Nobody asks for it.
+    fn finish(&self) -> u64 {
+        0
     }
 }
 

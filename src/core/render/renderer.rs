@@ -294,8 +294,9 @@ impl Renderer {
     ) -> Result<(Fleet, Vec<Diagnostic>), ObjectError> {
         let left = self.content_bytes_max.saturating_sub(approval_bytes(&self.approved));
         // The first time, nothing is counted.
-        if !self.clusters.is_empty() && self.content.bytes().is_some() {
-            let budget = ContentBudget::at_most(left);
+        let shared = self.content.bytes().filter(|_| !self.clusters.is_empty());
+        if let Some(shared) = shared {
+            let budget = ContentBudget::at_most(left, shared);
             let (fleet, budget) = self.counted_fleet(snapshot, top, left_out, budget);
             if !budget.may_be_enough() {
                 return fleet;

@@ -160,6 +160,15 @@ async fn run(hub: Arc<dyn Hub>, tasks: Vec<Task>) -> Vec<(Duration, Outcome)> {
 
 const SHORT: Duration = Duration::from_millis(10);
 
+/// A hub whose clusters are slow or away, by their names.
+fn with_slow_and_dead_clusters() -> Arc<dyn Hub> {
+    script(|call: &Call<'_>| match call.key.cluster.as_str() {
+        name if name.starts_with("slow") => (Duration::from_secs(9), Ok(None)),
+        name if name.starts_with("dead") => (Duration::from_secs(10), Err(away(None))),
+        _ => (SHORT, Ok(None)),
+    })
+}
+
 #[tokio::test(start_paused = true)]
 async fn each_task_has_one_outcome_and_no_more_is_in_flight_than_allowed() {
     for (clusters, works) in [(1, 100), (3, 50), (100, 5), (2_000, 1)] {
@@ -187,11 +196,7 @@ async fn clusters_begin_in_the_order_of_their_first_tasks() {
 
 #[tokio::test(start_paused = true)]
 async fn slow_and_failing_clusters_do_not_delay_the_others() {
-    let hub = script(|call: &Call<'_>| match call.key.cluster.as_str() {
-        name if name.starts_with("slow") => (Duration::from_secs(9), Ok(None)),
-        name if name.starts_with("dead") => (Duration::from_secs(10), Err(away(None))),
-        _ => (SHORT, Ok(None)),
-    });
+    let hub = with_slow_and_dead_clusters();
     let mut tasks = creates(&names("dead", 2), 50);
     tasks.extend(creates(&names("slow", 2), 5));
     tasks.extend(creates(&names("well", 40), 20));
@@ -310,11 +315,7 @@ async fn slow_answers_reduce_requests_in_flight() {
 /// As many clusters as a large fleet has, of which some are slow and some are away.
 #[tokio::test(start_paused = true)]
 async fn a_thousand_clusters_share_the_slots() {
-    let hub = script(|call: &Call<'_>| match call.key.cluster.as_str() {
-        name if name.starts_with("slow") => (Duration::from_secs(9), Ok(None)),
-        name if name.starts_with("dead") => (Duration::from_secs(10), Err(away(None))),
-        _ => (SHORT, Ok(None)),
-    });
+    let hub = with_slow_and_dead_clusters();
     // The slow ones come first, and one has a hundred times as many works as others.
     let mut tasks = creates(&names("dead", 10), 10);
     tasks.extend(creates(&names("slow", 10), 10));

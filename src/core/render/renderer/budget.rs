@@ -25,9 +25,9 @@ pub(super) struct TooLarge;
 enum Counting {
     /// Those of the works that there are, by their addresses. The cost is in the number of works.
     Exact(HashSet<usize, AddressHasher>),
-    /// All that any work has shared since unused ones were dropped. The cost is in the number of
-    /// clusters. What is within the bounds in this way is so in the other.
-    AtMost,
+    /// All that any work has shared since unused ones were dropped, and these are its bytes. The
+    /// cost is in the number of clusters. What is within the bounds in this way is so in the other.
+    AtMost { shared: usize },
 }
 
 /// The bytes that the rendered works may still hold.
@@ -86,14 +86,15 @@ impl ContentBudget {
         }
     }
 
-    /// As [`Self::exact`], but counts what works share as [`SharedContent::bytes`] does.
-    pub(super) fn at_most(max: usize) -> Self {
-        Self { counting: Counting::AtMost, ..Self::exact(max) }
+    /// As [`Self::exact`], but counts what works share as [`SharedContent::bytes`] does, which has
+    /// so many now.
+    pub(super) fn at_most(max: usize, shared: usize) -> Self {
+        Self { counting: Counting::AtMost { shared }, ..Self::exact(max) }
     }
 
     /// Whether the bytes may be enough if they are counted exactly.
     pub(super) fn may_be_enough(&self) -> bool {
-        self.is_spent && matches!(self.counting, Counting::AtMost)
+        self.is_spent && matches!(self.counting, Counting::AtMost { .. })
     }
 
     /// Whether a folder of a group may be rendered once more. Otherwise it freezes itself, and not
@@ -123,7 +124,12 @@ impl ContentBudget {
     }
 
     fn spend(&mut self, bytes: usize) -> Result<(), TooLarge> {
-        let left = self.left.checked_sub(bytes);
+        // What works share needs room beside what is spent, whichever comes last.
+        let shared = match self.counting {
+            Counting::Exact(_) => 0,
+            Counting::AtMost { shared } => shared,
+        };
+        let left = self.left.checked_sub(bytes).filter(|left| *left >= shared);
         self.is_spent |= left.is_none();
         self.left = left.ok_or(TooLarge)?;
         Ok(())
@@ -154,7 +160,7 @@ impl ContentBudget {
         self.spend_config(&cluster.inherited.config)?;
         self.spend_diagnostics(&cluster.diagnostics)?;
         match self.counting {
-            Counting::AtMost => self.spend(cluster.own_bytes()),
+            Counting::AtMost { .. } => self.spend(cluster.own_bytes()),
             Counting::Exact(_) => {
                 cluster.rendered_folders().try_for_each(|one| self.spend_contents(one))
             }
@@ -168,23 +174,14 @@ impl ContentBudget {
         rendered: &Rendered,
         shared: &SharedContent,
     ) -> Result<(), TooLarge> {
-        match self.counting {
+        match &mut self.counting {
             Counting::Exact(_) => self.spend_contents(rendered),
-            Counting::AtMost => {
-                self.spend(rendered.sizes.unshared())?;
-                self.spend_shared(shared)
+            Counting::AtMost { shared: counted } => {
+                // Without a number, they would have to be counted one by one.
+                *counted = shared.bytes().unwrap_or(usize::MAX);
+                self.spend(rendered.sizes.unshared())
             }
         }
-    }
-
-    /// Counts what works share, if it is not counted work by work.
-    pub(super) fn spend_shared(&mut self, shared: &SharedContent) -> Result<(), TooLarge> {
-        let is_within = || shared.bytes().is_some_and(|bytes| bytes <= self.left);
-        if matches!(self.counting, Counting::Exact(_)) || is_within() {
-            return Ok(());
-        }
-        self.is_spent = true;
-        Err(TooLarge)
     }
 
     fn spend_contents(&mut self, rendered: &Rendered) -> Result<(), TooLarge> {
@@ -213,7 +210,7 @@ impl ContentBudget {
     fn is_new(&mut self, address: usize) -> bool {
         match &mut self.counting {
             Counting::Exact(counted) => counted.insert(address),
-            Counting::AtMost => false,
+            Counting::AtMost { .. } => false,
         }
     }
 }

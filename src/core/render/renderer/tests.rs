@@ -297,3 +297,37 @@ fn approvals_count_towards_the_memory_of_the_source() {
         assert_eq!(desired.frozen.source, is_frozen, "{:?}", desired.diagnostics);
     }
 }
+
+/// A renderer that has seen a commit before counts less exactly, and decides the same.
+#[test]
+fn bound_of_content_does_not_depend_on_what_was_rendered_before() {
+    let name = |cluster: usize| format!("clusters/c{cluster:02}/web/x.yaml");
+    let text = |cluster: usize, bytes: usize| {
+        format!("{MAP}data: {{a: \"{cluster}{}\"}}\n", "x".repeat(bytes))
+    };
+    let texts = |first: usize| -> Vec<(String, String)> {
+        let work = |n| (name(n), text(n, if n == 0 { first } else { 200 }));
+        // One config for all of them: without a file, each pass has one of its own.
+        let config = |n| (format!("clusters/c{n:02}/cluster.yaml"), "labels: {a: b}\n".to_owned());
+        (0..40).flat_map(|n| [work(n), config(n)]).collect()
+    };
+    let mut repository = TestRepository::default();
+    let roots = [200, 8_000].map(|first| {
+        let all = texts(first);
+        let all: Vec<(&str, &str)> = all.iter().map(|(at, text)| (&**at, &**text)).collect();
+        repository.add(&files(&all))
+    });
+    let snapshot = |root| Snapshot { commit: None, root, objects: &repository };
+    let new =
+        |max: usize| Renderer::new(SourceId::parse("fleet").unwrap()).with_content_bytes_max(max);
+    let mut outcomes = BTreeSet::new();
+    for max in (30_000..130_000).step_by(1_000) {
+        let mut renderer = new(max);
+        let before = renderer.render(&snapshot(roots[0])).unwrap().frozen.source;
+        let kept = renderer.render(&snapshot(roots[1])).unwrap().frozen.source;
+        let fresh = new(max).render(&snapshot(roots[1])).unwrap().frozen.source;
+        assert_eq!(kept, fresh, "{max} bytes");
+        outcomes.insert((before, kept));
+    }
+    assert_eq!(outcomes.len(), 3, "some fit, some not, and some only before: {outcomes:?}");
+}
