@@ -400,8 +400,8 @@ fn frozen_objects(
 ) -> FrozenObjects {
     let named = manifests.iter().map(|one| (&one.object, one.identity.resource.as_str()));
     let errors = rendered.diagnostics.iter().filter(|found| found.freezes_work());
-    // A bad name hides no object.
-    let errors = errors.filter(|found| found.code != Code::BadName);
+    // All manifests of a work with a bad name or too many bytes were read.
+    let errors = errors.filter(|one| !matches!(one.code, Code::BadName | Code::WorkTooLarge));
     let at: HashSet<&RepoPath> = errors.map(|found| &found.location.file).collect();
     let hides = at.contains(&rendered.path) || files.iter().any(|file| at.contains(&file.path));
     let unread = hides.then(|| Arc::new(folder)).into_iter().collect();

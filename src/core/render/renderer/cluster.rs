@@ -58,6 +58,8 @@ pub(super) struct CheckedWorks {
     pub(super) has_custom_kinds: bool,
     pub(super) has_dependencies: bool,
     pub(super) has_variables: bool,
+    /// A group had too many members for a folder.
+    has_too_many_members: bool,
     /// A folder has no work, or the cluster may not get it.
     pub(super) has_gaps: bool,
 }
@@ -175,7 +177,8 @@ impl RenderedCluster {
 
     /// Whether a group has other members than when it had too many for one of its folders.
     pub(super) fn may_fit(&self, groups: &[Membership]) -> bool {
-        let mut works = self.works.iter();
+        let may_have = self.may_have(|found| found.has_too_many_members);
+        let mut works = self.works.iter().take_while(|_| may_have);
         works.any(|(path, work)| {
             work.rendered.too_many_members.is_some_and(|count| {
                 let group = layout::group_of(path);
@@ -266,6 +269,7 @@ impl RenderedCluster {
             found.has_custom_kinds |= !one.custom_kinds.is_empty();
             found.has_dependencies |= !one.depends_on.is_empty();
             found.has_variables |= !one.variables.is_empty();
+            found.has_too_many_members |= one.too_many_members.is_some();
         }
         found
     }

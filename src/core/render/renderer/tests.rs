@@ -14,6 +14,9 @@ use crate::render::test_repository::{TestFile, TestRepository, files, render};
 
 const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: x, name: readable}\n";
 
+const MAP_SECOND: &str =
+    "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: x, name: second}\n";
+
 /// The digest of a ConfigMap of this name.
 fn map(name: &str) -> ObjectDigest {
     let metadata = json!({"namespace": "x", "name": name});
@@ -35,7 +38,6 @@ fn may_have(desired: &Desired, work: &str, name: &str) -> bool {
 
 #[test]
 fn frozen_work_keeps_what_every_folder_of_its_name_may_have() {
-    let second = MAP.replace("readable", "second");
     let shop = "name: shop\n";
     let desired = render(
         &files(&[
@@ -53,7 +55,7 @@ fn frozen_work_keeps_what_every_folder_of_its_name_may_have() {
         &files(&[
             ("clusters/a/one/work.yaml", shop),
             ("clusters/a/one/x.yaml", MAP),
-            ("clusters/a/shop/x.yaml", &second),
+            ("clusters/a/shop/x.yaml", MAP_SECOND),
         ]),
         "[]",
     );
@@ -64,6 +66,23 @@ fn frozen_work_keeps_what_every_folder_of_its_name_may_have() {
 
 /// A folder keeps its claim beside the work of a name that it may not have, whatever becomes of
 /// that work.
+#[test]
+fn work_that_is_too_large_has_no_objects_but_those_that_were_read() {
+    let large = format!("{MAP}data: {{text: {}}}\n", "x".repeat(limits::WORK_BYTES_MAX));
+    let rendered = |other: &'static str| {
+        let tree = [("clusters/a/shop/x.yaml", large.as_str()), ("clusters/a/shop/y.yaml", other)];
+        render(&files(&tree), "[]")
+    };
+    let desired = rendered(MAP_SECOND);
+    assert_eq!(desired.diagnostics[0].code, Code::WorkTooLarge);
+    assert_eq!((frozen_works(&desired), desired.works.len()), (vec!["a/shop".into()], 0));
+    assert!(may_have(&desired, "shop", "readable") && may_have(&desired, "shop", "second"));
+    assert!(!may_have(&desired, "shop", "any"), "another work may give it up");
+
+    let desired = rendered("broken: [");
+    assert!(may_have(&desired, "shop", "any"), "it may be in the file that cannot be read");
+}
+
 #[test]
 fn folder_without_a_right_to_a_name_claims_under_its_own() {
     let policy = "[{paths: [clusters/a/web], works: [x*]}, {paths: [clusters/a/o*]}]";
