@@ -35,11 +35,21 @@ pub struct PageModel {
 struct Source {
     info: SourceInfo,
     status: Option<Arc<SourceStatus>>,
+    /// Of the status.
+    summary: Option<Summary>,
     /// Why the source cannot be read.
     source_error: Option<String>,
     /// Whether this daemon is the leader for the source. A standby does not know all that the
     /// leader knows.
     leads: bool,
+}
+
+/// What a status comes to.
+#[derive(Debug)]
+struct Summary {
+    /// Escaped.
+    line: String,
+    verdict: RolloutVerdict,
 }
 
 /// The result of an update of the model.
@@ -82,7 +92,8 @@ const NAMES_SHOWN: usize = 3;
 impl PageModel {
     /// A model of sources without a state yet.
     pub fn new(sources: Vec<SourceInfo>) -> Self {
-        let source = |info| Source { info, status: None, source_error: None, leads: true };
+        let source =
+            |info| Source { info, status: None, summary: None, source_error: None, leads: true };
         Self {
             sources: sources.into_iter().map(source).collect(),
             clusters: Numbered::new(),
@@ -138,6 +149,7 @@ impl PageModel {
         if before.as_ref() == Some(status) {
             return ModelChange::Nothing;
         }
+        source.summary = Some(Summary::of(status));
         let known = self.known();
         let cells = self.cells(number, before.as_deref(), status);
         let lost = self.lost_clusters();
@@ -263,17 +275,16 @@ impl PageModel {
     }
 
     fn sums(&self) -> Sums {
-        let known: Vec<&SourceStatus> =
-            self.sources.iter().filter_map(|source| source.status.as_deref()).collect();
-        let line = match known.as_slice() {
+        let summaries = self.sources.iter().filter_map(|source| source.summary.as_ref());
+        let line = match summaries.collect::<Vec<_>>().as_slice() {
             [] => "nothing has been read yet".into(),
-            [one] => escape_lines(&one.line(limits::PAGE_LINE_CHARS_MAX)),
-            all => {
-                let works = all.iter().flat_map(|status| status.works.iter());
-                let lost = |cluster| self.lost.contains(cluster);
-                let works =
-                    works.map(|(key, work)| (key.cluster.as_str(), work.state, lost(&key.cluster)));
-                Clusters::new(works).line(NAMES_SHOWN)
+            [one] => one.line.clone(),
+            _ => {
+                let statuses = self.sources.iter().filter_map(|source| source.status.as_ref());
+                let clusters = statuses.flat_map(|status| status.works.clusters());
+                let clusters = clusters
+                    .map(|(name, works)| (name.as_str(), works.worst(), self.lost.contains(name)));
+                Clusters::new(clusters).line(NAMES_SHOWN)
             }
         };
         let verdicts = || self.sources.iter().map(Source::verdict);
@@ -326,9 +337,9 @@ fn index(work: &WorkState) -> i8 {
 impl Source {
     /// Unknown counts as pending, unreadable as failed.
     fn verdict(&self) -> RolloutVerdict {
-        match &self.status {
+        match &self.summary {
             _ if self.source_error.is_some() => RolloutVerdict::Failure,
-            Some(status) => status.verdict(),
+            Some(summary) => summary.verdict,
             None => RolloutVerdict::Pending,
         }
     }
@@ -344,8 +355,8 @@ impl Source {
             known: status.is_some(),
             commit,
             commit_url: commit.and_then(link),
-            line: status.map(|status| escape_lines(&status.line(limits::PAGE_LINE_CHARS_MAX))),
-            verdict: status.map(SourceStatus::verdict),
+            line: self.summary.as_ref().map(|summary| summary.line.clone()),
+            verdict: self.summary.as_ref().map(|summary| summary.verdict),
             works: status.map_or(0, |status| status.works.len()),
             errors: status.map_or(0, |status| status.errors),
             first_error: status.and_then(|status| status.first_error.as_deref()).map(escape_lines),
@@ -358,6 +369,14 @@ impl Source {
                 .collect(),
             rollouts: status.map(open_rollouts).unwrap_or_default(),
         }
+    }
+}
+
+impl Summary {
+    fn of(status: &SourceStatus) -> Self {
+        let clusters = status.clusters();
+        let line = status.line_of(&clusters, limits::PAGE_LINE_CHARS_MAX);
+        Self { line: escape_lines(&line), verdict: status.verdict_of(&clusters) }
     }
 }
 

@@ -22,7 +22,7 @@ pub mod transition;
 pub mod tree;
 pub mod work_states;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use gitwork_api::cluster::CONDITION_AVAILABLE;
 use schemars::JsonSchema;
@@ -157,73 +157,86 @@ pub(crate) const NAMES_SHOWN: usize = 3;
 
 /// All clusters, each with its worst state and whether it is unreachable.
 #[derive(Debug, Clone, Default)]
-pub struct Clusters<'a>(BTreeMap<&'a str, (State, bool)>);
+pub struct Clusters<'a> {
+    /// Sorted by name; each once.
+    all: Vec<(&'a str, State, bool)>,
+    /// How many reachable clusters have each state, in the order of `State::ALL`.
+    counts: [usize; State::ALL.len()],
+    lost: usize,
+}
 
 impl<'a> Clusters<'a> {
     /// From `(cluster, state, unreachable)` of each work.
     pub fn new(works: impl IntoIterator<Item = (&'a str, State, bool)>) -> Self {
-        let mut clusters: BTreeMap<&str, (State, bool)> = BTreeMap::new();
-        let mut add = |(cluster, state, unreachable)| {
-            let worst = clusters.entry(cluster).or_insert((state, unreachable));
-            worst.0 = worst.0.min(state);
-        };
-        // The works of one cluster are usually adjacent: this looks up each cluster once.
-        let mut last: Option<(&str, State, bool)> = None;
-        for (cluster, state, unreachable) in works {
-            last = Some(match last.take() {
-                Some((name, worst, lost)) if name == cluster => (name, worst.min(state), lost),
-                other => {
-                    other.into_iter().for_each(&mut add);
-                    (cluster, state, unreachable)
+        let mut all: Vec<(&str, State, bool)> = Vec::new();
+        let mut is_sorted = true;
+        for (name, state, lost) in works {
+            // The works of one cluster are usually adjacent, and clusters sorted.
+            match all.last_mut() {
+                Some((last, worst, _)) if *last == name => *worst = (*worst).min(state),
+                last => {
+                    is_sorted &= last.is_none_or(|(last, _, _)| *last < name);
+                    all.push((name, state, lost));
                 }
+            }
+        }
+        if !is_sorted {
+            // What is known first of a cluster counts: the order of equal names stays.
+            all.sort_by_key(|(name, _, _)| *name);
+            all.dedup_by(|(name, state, _), (kept, worst, _)| {
+                let is_same = kept == name;
+                *worst = if is_same { (*worst).min(*state) } else { *worst };
+                is_same
             });
         }
-        last.into_iter().for_each(&mut add);
-        Self(clusters)
+        let mut clusters = Self { all, ..Self::default() };
+        for (_, state, lost) in &clusters.all {
+            match lost {
+                true => clusters.lost += 1,
+                false => clusters.counts[*state as usize] += 1,
+            }
+        }
+        clusters
     }
 
     /// How many clusters there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.all.len()
     }
 
     /// Whether there is no cluster.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 
-    /// The reachable clusters whose worst state matches.
-    fn with(&self, admits: impl Fn(State) -> bool) -> Vec<&'a str> {
-        let found = self.0.iter().filter(|(_, (state, lost))| !*lost && admits(*state));
-        found.map(|(name, _)| *name).collect()
-    }
-
-    fn lost(&self) -> Vec<&'a str> {
-        self.0.iter().filter(|(_, (_, lost))| *lost).map(|(name, _)| *name).collect()
+    /// How many reachable clusters have a worst state that matches.
+    fn count_with(&self, admits: impl Fn(State) -> bool) -> usize {
+        let found = State::ALL.into_iter().filter(|state| admits(*state));
+        found.map(|state| self.count(state)).sum()
     }
 
     /// How many reachable clusters have applied all of their works.
     pub fn applied(&self) -> usize {
-        self.with(State::is_applied).len()
+        self.count_with(State::is_applied)
     }
 
     /// How many reachable clusters have this worst state.
     pub fn count(&self, state: State) -> usize {
-        self.with(|other| other == state).len()
+        self.counts[state as usize]
     }
 
     /// How many clusters are unreachable.
     pub fn unreachable(&self) -> usize {
-        self.lost().len()
+        self.lost
     }
 
     /// The verdict over all clusters. Unreachable clusters cannot fail it. If all are unreachable
     /// it is pending.
     pub fn verdict(&self) -> RolloutVerdict {
-        if self.0.values().any(|(state, lost)| !lost && state.is_failure()) {
+        if self.count_with(State::is_failure) > 0 {
             RolloutVerdict::Failure
-        } else if self.0.values().any(|(state, lost)| !lost && state.is_open())
-            || (!self.0.is_empty() && self.0.values().all(|(_, lost)| *lost))
+        } else if self.count_with(State::is_open) > 0
+            || (!self.is_empty() && self.lost == self.len())
         {
             RolloutVerdict::Pending
         } else {
@@ -258,18 +271,29 @@ impl<'a> Clusters<'a> {
             }
         }
         for state in [State::Held, State::Frozen, State::Degraded, State::Failed] {
-            let found = self.with(|other| other == state);
-            if !found.is_empty() {
-                let names = few(&found, names);
+            let count = self.count(state);
+            if count > 0 {
+                let names = self.few(count, names, |other, lost| other == state && !lost);
                 let note = note(state).map_or_else(String::new, |note| format!(" ({note})"));
-                reported.push_str(&format!(", {} {state}{names}{note}", found.len()));
+                reported.push_str(&format!(", {count} {state}{names}{note}"));
             }
         }
-        let lost = self.lost();
-        if !lost.is_empty() {
-            reported.push_str(&format!(", {} unreachable{}", lost.len(), few(&lost, names)));
+        if self.lost > 0 {
+            let names = self.few(self.lost, names, |_, lost| lost);
+            reported.push_str(&format!(", {} unreachable{names}", self.lost));
         }
         reported
+    }
+
+    /// The first names of clusters that match, of which there are `count`.
+    fn few(&self, count: usize, names: usize, admits: impl Fn(State, bool) -> bool) -> String {
+        let found = self.all.iter().filter(|(_, state, lost)| admits(*state, *lost));
+        let shown = found.take(names).map(|(name, _, _)| *name).collect::<Vec<_>>().join(", ");
+        match count.saturating_sub(names) {
+            _ if names == 0 => String::new(),
+            0 => format!(": {shown}"),
+            more => format!(": {shown} and {more} more"),
+        }
     }
 }
 
@@ -283,15 +307,6 @@ pub enum RolloutVerdict {
     Success,
     /// Git has an error, or a reachable cluster needs attention.
     Failure,
-}
-
-fn few(clusters: &[&str], names: usize) -> String {
-    let shown = clusters.iter().take(names).copied().collect::<Vec<_>>().join(", ");
-    match clusters.len().saturating_sub(names) {
-        _ if names == 0 => String::new(),
-        0 => format!(": {shown}"),
-        more => format!(": {shown} and {more} more"),
-    }
 }
 
 #[cfg(test)]

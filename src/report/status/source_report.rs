@@ -14,7 +14,6 @@ use crate::page;
 use crate::page::SourceInfo;
 use gitwork_core::limits;
 use gitwork_core::model::name::{CommitId, WorkKey};
-use gitwork_core::plan::Reason;
 use gitwork_core::plan::record;
 use gitwork_core::plan::record::RecordError;
 use gitwork_core::plan::rollout_progress::GroupProgress;
@@ -99,13 +98,6 @@ pub struct ReportedSource {
 
 fn is_zero(number: &usize) -> bool {
     *number == 0
-}
-
-/// Whether the hub alone does not show the reason of the work's state.
-fn is_hidden(work: &WorkState) -> bool {
-    let is_open = matches!(work.state, State::Held | State::Suspended);
-    let moves = work.code == Some(Reason::MOVES_OBJECTS);
-    work.why.is_some() && (is_open || moves || work.state.is_failure())
 }
 
 impl ReportedWork {
@@ -195,7 +187,7 @@ impl SourceReport {
     fn add_works(&mut self, status: &SourceStatus) {
         let mut left = limits::REPORT_BYTES_MAX.saturating_sub(self.text().len());
         let mut hidden: Vec<(&WorkKey, &WorkState)> =
-            status.works.iter().filter(|(_, work)| is_hidden(work)).collect();
+            status.works.clusters().flat_map(|(_, cluster)| cluster.hidden()).collect();
         // Those that wait for nobody come last.
         hidden.sort_by_key(|(_, work)| work.state == State::Pending);
         for (key, work) in hidden {

@@ -60,6 +60,14 @@ impl WorkState {
             .map(|why| truncate_chars(why, limits::STATUS_TEXT_CHARS_MAX).into_owned());
         why.or_else(|| self.view.message())
     }
+
+    /// Whether the hub alone does not show why the work is in its state.
+    pub(crate) fn is_hidden(&self) -> bool {
+        let is_open = matches!(self.state, State::Held | State::Suspended);
+        let moves = self.code == Some(Reason::MOVES_OBJECTS);
+        self.why.is_some() && (is_open || moves || self.state.is_failure())
+    }
+
     /// The agent's conditions and objects, as far as they are kept.
     pub fn details(&self) -> StatusDetails {
         self.view.details()

@@ -1,6 +1,7 @@
 //! The states of all works of a source. Two statuses share what is the same in both: the works of
 //! a cluster, and single works of it.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
@@ -9,18 +10,26 @@ use super::source_work::WorkState;
 use gitwork_core::model::name::{ClusterName, GroupName, WorkKey};
 use gitwork_core::render::layout;
 
-/// The states of all works of a source, sorted by key. A copy costs as much as there are clusters.
+/// The states of all works of a source, sorted by key. The first change of a copy costs as much as
+/// there are clusters.
 #[derive(Debug, Clone, Default)]
 pub struct WorkStates {
-    clusters: BTreeMap<ClusterName, Arc<ClusterStates>>,
+    clusters: Arc<BTreeMap<ClusterName, Arc<ClusterStates>>>,
+    /// Made when it is asked for.
+    counts: OnceLock<StateCounts>,
 }
+
+/// How many works have each state, in the order of `State::ALL`.
+type StateCounts = [usize; State::ALL.len()];
 
 /// The states of the works of one cluster; there is at least one.
 #[derive(Debug, Clone, Default)]
 pub struct ClusterStates {
     works: BTreeMap<WorkKey, Arc<WorkState>>,
-    /// How many works have each state, in the order of `State::ALL`; made when it is asked for.
-    counts: OnceLock<[usize; State::ALL.len()]>,
+    /// Made when it is asked for.
+    counts: OnceLock<StateCounts>,
+    /// Whether the hub alone does not show why a work is in its state; made when it is asked for.
+    has_hidden: OnceLock<bool>,
     /// The worst state of the works of each group; made when it is asked for.
     of_groups: OnceLock<BTreeMap<GroupName, State>>,
 }
@@ -46,7 +55,7 @@ fn is_same<K: Ord, V: PartialEq>(a: &BTreeMap<K, Arc<V>>, b: &BTreeMap<K, Arc<V>
 
 impl PartialEq for WorkStates {
     fn eq(&self, other: &Self) -> bool {
-        is_same(&self.clusters, &other.clusters)
+        Arc::ptr_eq(&self.clusters, &other.clusters) || is_same(&self.clusters, &other.clusters)
     }
 }
 
@@ -88,6 +97,13 @@ impl ClusterStates {
         self.counts()[state as usize]
     }
 
+    /// The works of which the hub alone does not show why they are in their state.
+    pub(crate) fn hidden(&self) -> impl Iterator<Item = (&WorkKey, &WorkState)> {
+        let has_hidden =
+            *self.has_hidden.get_or_init(|| self.works.values().any(|work| work.is_hidden()));
+        self.iter().take_while(move |_| has_hidden).filter(|(_, work)| work.is_hidden())
+    }
+
     /// The worst state of a work.
     pub fn worst(&self) -> State {
         let found = State::ALL.into_iter().find(|state| self.count(*state) > 0);
@@ -122,10 +138,11 @@ impl ClusterStates {
     /// Forgets what follows from the works.
     fn forget_sums(&mut self) {
         self.counts.take();
+        self.has_hidden.take();
         self.of_groups.take();
     }
 
-    fn counts(&self) -> &[usize; State::ALL.len()] {
+    fn counts(&self) -> &StateCounts {
         self.counts.get_or_init(|| {
             let mut counts = [0; State::ALL.len()];
             self.works.values().for_each(|work| counts[work.state as usize] += 1);
@@ -137,7 +154,7 @@ impl ClusterStates {
 impl WorkStates {
     /// The number of works.
     pub fn len(&self) -> usize {
-        self.clusters.values().map(|cluster| cluster.works.len()).sum()
+        self.counts().iter().sum()
     }
 
     /// Whether there is no work.
@@ -147,7 +164,22 @@ impl WorkStates {
 
     /// How many works have a state.
     pub fn count(&self, state: State) -> usize {
-        self.clusters.values().map(|cluster| cluster.count(state)).sum()
+        self.counts()[state as usize]
+    }
+
+    fn counts(&self) -> &StateCounts {
+        self.counts.get_or_init(|| {
+            let mut counts = StateCounts::default();
+            self.clusters.values().for_each(|cluster| add(&mut counts, cluster.counts()));
+            counts
+        })
+    }
+
+    /// Whether the counts are those of all works.
+    pub(super) fn has_right_counts(&self) -> bool {
+        let mut counts = StateCounts::default();
+        self.values().for_each(|work| counts[work.state as usize] += 1);
+        *self.counts() == counts
     }
 
     /// The clusters that have works.
@@ -187,35 +219,50 @@ impl WorkStates {
 
     /// The state of a work, to change it in this status only.
     pub fn get_mut(&mut self, key: &WorkKey) -> Option<&mut WorkState> {
-        let cluster = Arc::make_mut(self.clusters.get_mut(&key.cluster)?);
+        self.counts.take();
+        let clusters = Arc::make_mut(&mut self.clusters);
+        let cluster = Arc::make_mut(clusters.get_mut(&key.cluster)?);
         cluster.forget_sums();
         cluster.works.get_mut(key).map(Arc::make_mut)
     }
 
     /// Sets the state of a work.
     pub fn insert(&mut self, key: WorkKey, work: WorkState) {
-        let cluster = Arc::make_mut(self.clusters.entry(key.cluster.clone()).or_default());
+        self.counts.take();
+        let clusters = Arc::make_mut(&mut self.clusters);
+        let cluster = Arc::make_mut(clusters.entry(key.cluster.clone()).or_default());
         cluster.forget_sums();
         cluster.works.insert(key, Arc::new(work));
     }
 
     /// Removes a work, and gives its state.
     pub fn remove(&mut self, key: &WorkKey) -> Option<WorkState> {
-        let cluster = Arc::make_mut(self.clusters.get_mut(&key.cluster)?);
+        self.counts.take();
+        let clusters = Arc::make_mut(&mut self.clusters);
+        let cluster = Arc::make_mut(clusters.get_mut(&key.cluster)?);
         let work = cluster.works.remove(key)?;
         cluster.forget_sums();
         if cluster.works.is_empty() {
-            self.clusters.remove(&key.cluster);
+            clusters.remove(&key.cluster);
         }
         Some(Arc::unwrap_or_clone(work))
     }
 
     /// Replaces the works of a cluster; one without works has no entry. What is equal stays shared.
     pub(super) fn set_cluster(&mut self, name: &ClusterName, now: ClusterStates) {
-        if now.works.is_empty() {
-            self.clusters.remove(name);
-        } else if self.of_cluster(name) != Some(&now) {
-            self.clusters.insert(name.clone(), Arc::new(now));
+        let before = self.of_cluster(name);
+        if before == (!now.works.is_empty()).then_some(&now) {
+            return;
+        }
+        let removed = before.map(|before| *before.counts()).unwrap_or_default();
+        if let Some(counts) = self.counts.get_mut() {
+            add(counts, now.counts());
+            counts.iter_mut().zip(removed).for_each(|(count, removed)| *count -= removed);
+        }
+        let clusters = Arc::make_mut(&mut self.clusters);
+        match now.works.is_empty() {
+            true => drop(clusters.remove(name)),
+            false => drop(clusters.insert(name.clone(), Arc::new(now))),
         }
     }
 
@@ -223,32 +270,54 @@ impl WorkStates {
     /// are compared.
     pub fn changes_since<'a>(&'a self, before: &'a Self) -> Vec<ChangedWork<'a>> {
         let mut found = Vec::new();
-        for (name, now) in &self.clusters {
-            let was = before.clusters.get(name);
-            if was.is_some_and(|was| Arc::ptr_eq(was, now)) {
+        if Arc::ptr_eq(&self.clusters, &before.clusters) {
+            return found;
+        }
+        for (_, was, now) in pairs(Some(&*before.clusters), Some(&*self.clusters)) {
+            if was.zip(now).is_some_and(|(was, now)| Arc::ptr_eq(was, now)) {
                 continue;
             }
-            for (key, work) in &now.works {
-                let was = was.and_then(|was| was.works.get(key));
-                if !was.is_some_and(|was| Arc::ptr_eq(was, work) || was == work) {
-                    let (before, now) = (was.map(|was| &**was), Some(&**work));
-                    found.push(ChangedWork { key, before, now });
+            let works = |states: Option<&'a Arc<ClusterStates>>| states.map(|one| &one.works);
+            let (was, now) = (works(was), works(now));
+            for (key, was, now) in pairs(was, now) {
+                let is_same = |(was, now)| Arc::ptr_eq(was, now) || was == now;
+                if !was.zip(now).is_some_and(is_same) {
+                    found.push(ChangedWork {
+                        key,
+                        before: was.map(|was| &**was),
+                        now: now.map(|now| &**now),
+                    });
                 }
             }
         }
-        for (name, was) in &before.clusters {
-            let now = self.clusters.get(name);
-            if now.is_some_and(|now| Arc::ptr_eq(was, now)) {
-                continue;
-            }
-            let is_left = |key: &WorkKey| now.is_some_and(|now| now.works.contains_key(key));
-            for (key, work) in was.works.iter().filter(|(key, _)| !is_left(key)) {
-                found.push(ChangedWork { key, before: Some(&**work), now: None });
-            }
-        }
-        found.sort_by_key(|change| change.key);
         found
     }
+}
+
+/// The entries of two maps by key, sorted.
+fn pairs<'a, K: Ord, V>(
+    one: Option<&'a BTreeMap<K, V>>,
+    other: Option<&'a BTreeMap<K, V>>,
+) -> impl Iterator<Item = (&'a K, Option<&'a V>, Option<&'a V>)> {
+    let [mut one, mut other] = [one, other].map(|map| map.into_iter().flatten().peekable());
+    std::iter::from_fn(move || {
+        let order = match (one.peek(), other.peek()) {
+            // Most keys are shared, and equal without a look at their texts.
+            (Some((key, _)), Some((other, _))) if key == other => Ordering::Equal,
+            (Some((key, _)), Some((other, _))) => key.cmp(other),
+            (Some(_), None) => Ordering::Less,
+            (None, _) => Ordering::Greater,
+        };
+        let first = one.next_if(|_| order.is_le());
+        let second = other.next_if(|_| order.is_ge());
+        let (key, _) = first.or(second)?;
+        Some((key, first.map(|(_, value)| value), second.map(|(_, value)| value)))
+    })
+}
+
+/// Adds counts to others.
+fn add(counts: &mut StateCounts, more: &StateCounts) {
+    counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
 }
 
 impl FromIterator<(WorkKey, WorkState)> for WorkStates {
