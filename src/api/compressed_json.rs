@@ -82,6 +82,11 @@ impl CompressedJson {
         self.read().unwrap_or_default()
     }
 
+    /// The JSON text.
+    pub fn json(&self) -> String {
+        String::from_utf8(self.text().into_owned()).unwrap_or_default()
+    }
+
     /// The bytes that it has in memory, without those of the allocation.
     pub fn bytes(&self) -> usize {
         self.0.len()

@@ -16,7 +16,7 @@ use super::run_args::{LogFormat, RunArgs};
 use super::run_setup::{OpenedSource, Setup, from_file, from_flags, open_all};
 use super::serve::serve;
 use gitwork_core::plan::{PlanStep, Reason};
-use gitwork_daemon::engine::Engine;
+use gitwork_daemon::engine::{Engine, EngineError};
 use gitwork_daemon::metrics::Metrics;
 use gitwork_hub::request_metrics::RequestObserver;
 use gitwork_hub::{Hub, KubeHub, RetryingHub, client as hub_client};
@@ -81,7 +81,9 @@ async fn once(
     for OpenedSource { source, options, .. } in open_all(setup.sources)? {
         let mut engine = Engine::new(hub.clone(), source, options, metrics.clone());
         engine.set_facts_feed(facts.clone());
-        let (plan, desired) = engine.once().await?;
+        // In a task of the runtime: from this thread, each response would wake another one.
+        let once = tokio::spawn(engine.once()).await;
+        let (plan, desired) = once.unwrap_or(Err(EngineError::Panic))?;
         let errors = desired.diagnostics.iter().filter(|found| found.is_error()).count();
         let waits = |step: &&PlanStep| {
             matches!(step.reason, Reason::WaitsForWave { .. } | Reason::HeldByRollout { .. })

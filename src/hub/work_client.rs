@@ -86,16 +86,18 @@ impl WorkClient {
         effect: &Effect,
         commit: Option<CommitId>,
     ) -> Result<Option<ObservedWork>, HubError> {
-        let (verb, content_type, content) = match request::request(key, effect, commit) {
-            Write::Create(object) => (Verb::Create, "application/json", object),
-            Write::JsonPatch(patch) => (Verb::Patch, "application/json-patch+json", patch),
-            Write::MergePatch(patch) => (Verb::Patch, "application/merge-patch+json", patch),
+        let (verb, content_type, text) = match request::request(key, effect, commit) {
+            Write::Create(object) => (Verb::Create, "application/json", object.text()),
+            Write::JsonPatch(patch) => (Verb::Patch, "application/json-patch+json", patch.text()),
+            Write::MergePatch(patch) => {
+                (Verb::Patch, "application/merge-patch+json", patch.to_string())
+            }
             Write::Delete { uid, resource_version } => {
                 return self.delete(key, &uid, &resource_version).await;
             }
         };
-        let body = content.to_string().into_bytes();
-        let request = ApiRequest { body, content_type, ..ApiRequest::of_work(key, verb) };
+        let request =
+            ApiRequest { body: text.into_bytes(), content_type, ..ApiRequest::of_work(key, verb) };
         let wanted = match effect {
             Effect::Create { body } | Effect::Update { body, .. } | Effect::Adopt { body, .. } => {
                 Some(body.as_ref())

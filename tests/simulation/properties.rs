@@ -139,7 +139,7 @@ fn observed(work: &Value) -> Observed {
 /// Applies a plan's only effect to the work.
 fn apply(work: &mut Value, effect: &Effect) {
     match request::request(&key("edge-1", "web"), effect, None) {
-        Request::JsonPatch(operations) => json_patch(work, &operations).unwrap(),
+        Request::JsonPatch(operations) => json_patch(work, &operations.into_value()).unwrap(),
         Request::MergePatch(patch) => merge_patch(work, &patch),
         Request::Create(_) | Request::Delete { .. } => panic!("{effect:?} is no patch"),
     }

@@ -49,6 +49,25 @@ impl SpecText {
         &self.0
     }
 
+    /// The JSON text. Parts with one manifest each are not parsed.
+    pub fn text(&self) -> String {
+        let Some((first, manifests)) = self.0.split_first() else { return text_of(&Value::Null) };
+        if manifests.is_empty() {
+            return first.json();
+        }
+        let manifests: Vec<String> = manifests.iter().map(CompressedJson::json).collect();
+        let manifests = format!("[{}]", manifests.join(","));
+        let in_workload = |(name, value)| match name {
+            "manifests" => (name, manifests.clone()),
+            _ => (name, text_of(value)),
+        };
+        let spec = first.value();
+        object_text(fields_of(&spec).map(|(name, value)| match name {
+            "workload" => (name, object_text(fields_of(value).map(in_workload))),
+            _ => (name, text_of(value)),
+        }))
+    }
+
     /// The parsed spec.
     pub fn value(&self) -> Value {
         let Some((first, manifests)) = self.0.split_first() else { return Value::Null };
@@ -62,6 +81,17 @@ impl SpecText {
 /// `Value::to_string` gives the same in a third more time. No key is other than a string.
 fn text_of(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
+}
+
+fn fields_of(object: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let fields = object.as_object().into_iter().flatten();
+    fields.map(|(name, value)| (name.as_str(), value))
+}
+
+/// The text of an object whose fields have these texts.
+fn object_text<'a>(fields: impl Iterator<Item = (&'a str, String)>) -> String {
+    let fields = fields.map(|(name, text)| format!("{}:{text}", text_of(&name)));
+    format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
 }
 
 /// A text that ends with an error before it has [`PARTS_FROM_BYTES`].
@@ -132,6 +162,10 @@ mod tests {
             let text = SpecText::new(&spec);
             assert_eq!((text.value(), text.parts().len()), (spec.clone(), parts));
             let packed = text.compressed();
+            for one in [&text, &packed] {
+                let read: Value = serde_json::from_str(&one.text()).unwrap();
+                assert_eq!(read, spec);
+            }
             assert_eq!((packed.value(), packed.parts().len()), (spec, parts));
         }
     }

@@ -312,6 +312,14 @@ impl WorkBody {
 
     /// The whole ManifestWork or ManifestWorkReplicaSet, as it is created.
     pub fn to_manifest_work(&self, key: &WorkKey, commit: Option<CommitId>) -> Value {
+        let mut work = self.to_work_without_spec(key, commit);
+        // Moved: `json!` would copy it.
+        work["spec"] = self.spec.value();
+        work
+    }
+
+    /// As [`Self::to_manifest_work`], without `spec`.
+    pub(crate) fn to_work_without_spec(&self, key: &WorkKey, commit: Option<CommitId>) -> Value {
         let WorkMetadata { labels, mut annotations } = self.metadata();
         annotations.insert(ANNOTATION_HASH.into(), self.digest.to_string());
         if let Some(commit) = commit {
@@ -321,7 +329,7 @@ impl WorkBody {
             true => ("v1alpha1", "ManifestWorkReplicaSet"),
             false => ("v1", "ManifestWork"),
         };
-        let mut work = json!({
+        json!({
             "apiVersion": format!("work.open-cluster-management.io/{version}"),
             "kind": kind,
             "metadata": {
@@ -330,10 +338,7 @@ impl WorkBody {
                 "labels": labels,
                 "annotations": annotations,
             },
-        });
-        // Moved: `json!` would copy it.
-        work["spec"] = self.spec.value();
-        work
+        })
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::model::defaults::TEMPLATE;
 use crate::model::name::{CommitId, WorkKey};
+use crate::model::spec_text::SpecText;
 use crate::model::work::{
     ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_CREATED_DURING_HOLD, ANNOTATION_GROUP_CONTENT,
     ANNOTATION_HASH, DeletionPolicy, LABEL_SOURCE, OWN_ANNOTATIONS, OWN_LABELS, WorkBody,
@@ -22,9 +23,9 @@ use crate::plan::effect::{Effect, MetadataChange};
 #[derive(Clone, PartialEq)]
 pub enum Request {
     /// POST of this object.
-    Create(Value),
+    Create(WithSpec),
     /// PATCH, RFC 6902, `application/json-patch+json`.
-    JsonPatch(Value),
+    JsonPatch(WithSpec),
     /// PATCH, RFC 7386, `application/merge-patch+json`.
     MergePatch(Value),
     /// DELETE with these as `DeleteOptions.preconditions`.
@@ -36,11 +37,46 @@ pub enum Request {
     },
 }
 
+/// An object or a JSON Patch with the spec of a work. To be sent, the spec is not parsed.
+#[derive(Clone, PartialEq)]
+pub struct WithSpec {
+    /// The object without its spec, or the other operations.
+    rest: Value,
+    spec: SpecText,
+}
+
+impl WithSpec {
+    /// The JSON text.
+    pub fn text(&self) -> String {
+        let (mut text, spec) = (self.rest.to_string(), self.spec.text());
+        // There is always another field or operation.
+        match text.pop() {
+            Some(']') => text + r#",{"op":"add","path":"/spec","value":"# + &spec + "}]",
+            _ => text + r#","spec":"# + &spec + "}",
+        }
+    }
+
+    /// The parsed JSON.
+    pub fn into_value(mut self) -> Value {
+        let spec = self.spec.value();
+        match &mut self.rest {
+            Value::Array(operations) => {
+                operations.push(json!({"op": "add", "path": "/spec", "value": spec}));
+            }
+            object => object["spec"] = spec,
+        }
+        self.rest
+    }
+}
+
 /// What to send for an effect. Finalizers, owner references, status, foreign labels and annotations
 /// stay as they are. `commit` is kept on the work as the one that last changed it.
 pub fn request(key: &WorkKey, effect: &Effect, commit: Option<CommitId>) -> Request {
     match effect {
-        Effect::Create { body } => Request::Create(body.to_manifest_work(key, commit)),
+        Effect::Create { body } => Request::Create(WithSpec {
+            rest: body.to_work_without_spec(key, commit),
+            spec: body.spec.clone(),
+        }),
         Effect::Update { body, resource_version, metadata }
         | Effect::Adopt { body, resource_version, metadata } => {
             Request::JsonPatch(rewrite(body, resource_version, metadata, commit))
@@ -72,7 +108,7 @@ fn rewrite(
     resource_version: &str,
     metadata: &MetadataChange,
     commit: Option<CommitId>,
-) -> Value {
+) -> WithSpec {
     let WorkMetadata { labels, mut annotations } = body.metadata();
     annotations.insert(ANNOTATION_HASH.into(), body.digest.to_string());
     let mut remove_annotations = metadata.remove_annotations.clone();
@@ -86,7 +122,6 @@ fn rewrite(
     }
     let mut operations = vec![
         json!({"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version}),
-        json!({"op": "add", "path": "/spec", "value": body.spec.value()}),
     ];
     let labels = Keys {
         pointer: "/metadata/labels",
@@ -102,7 +137,7 @@ fn rewrite(
     };
     labels.write(&mut operations);
     annotations.write(&mut operations);
-    Value::Array(operations)
+    WithSpec { rest: Value::Array(operations), spec: body.spec.clone() }
 }
 
 /// A change of single keys in one map of the metadata.
@@ -187,9 +222,12 @@ mod tests {
             work: WorkName::parse("web").unwrap(),
         };
         match request(&key, effect, commit) {
-            Request::Create(value) | Request::JsonPatch(value) | Request::MergePatch(value) => {
-                value
+            Request::Create(content) | Request::JsonPatch(content) => {
+                let text: Value = serde_json::from_str(&content.text()).unwrap();
+                assert_eq!(text, content.clone().into_value());
+                text
             }
+            Request::MergePatch(value) => value,
             Request::Delete { uid, resource_version } => json!([uid, resource_version]),
         }
     }

@@ -277,12 +277,13 @@ impl SimulatedHub {
         }
         let now = state.clock.as_ref().map(MachineClock::now);
         let stored = match request::request(key, effect, commit) {
-            Request::Create(mut object) => {
+            Request::Create(object) => {
+                let mut object = object.into_value();
                 set_written(&mut object, now);
                 Some(state.create(key, object)?)
             }
             Request::JsonPatch(operations) => state.modify(key, |work| {
-                json_patch(work, &operations)
+                json_patch(work, &operations.into_value())
                     .map_err(|message| HubError::WriteRejected { key: key.to_string(), message })?;
                 set_written(work, now);
                 Ok(())

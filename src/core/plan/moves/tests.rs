@@ -231,7 +231,8 @@ impl World {
         self.versions += 1;
         let version = self.versions;
         match request::request(key, effect, None) {
-            Request::Create(mut work) => {
+            Request::Create(work) => {
+                let mut work = work.into_value();
                 work["metadata"]["uid"] = format!("uid-{version}").into();
                 work["metadata"]["generation"] = 1.into();
                 work["metadata"]["resourceVersion"] = version.to_string().into();

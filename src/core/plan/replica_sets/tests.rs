@@ -196,7 +196,8 @@ impl World {
         self.versions += 1;
         let version = self.versions.to_string();
         match request::request(key, effect, None) {
-            request::Request::Create(mut object) => {
+            request::Request::Create(object) => {
+                let mut object = object.into_value();
                 object["metadata"]["uid"] = format!("uid-{version}").into();
                 object["metadata"]["generation"] = 1.into();
                 object["metadata"]["resourceVersion"] = version.into();
