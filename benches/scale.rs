@@ -224,7 +224,7 @@ impl World {
         let desired = Arc::new(desired);
         let mut state = SyncState::new(source(), GuardOptions::default(), 0, begin);
         state.facts_mut().set_desired(&desired);
-        state.facts_mut().set_event(HubEvent::Listed(Vec::new()));
+        state.facts_mut().set_event(HubEvent::Listed(Default::default()));
         state.facts_mut().directives.set(Some(Directives::default()), begin);
         state.set_record(None);
         Self { state, desired, status: None, begin }

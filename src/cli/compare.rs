@@ -308,7 +308,7 @@ pub(super) async fn plan_of(
     state.facts_mut().set_desired(desired);
     let (ours, others): (Vec<_>, Vec<_>) =
         on_hub.works.into_iter().partition(|work| work.is_ours(&desired.source));
-    state.facts_mut().set_event(HubEvent::Listed(ours));
+    state.facts_mut().set_event(HubEvent::Listed(ours.into_iter().collect()));
     for work in others.into_iter().filter(|work| desired.works.contains_key(&work.key)) {
         let key = work.key.clone();
         state.set_looked_up(&key, Ok(Some(work)), now, 0);

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, watch};
 use super::clock::monotonic;
 use super::facts_feed::FactsFeed;
 use super::leadership::{Leadership, LeadershipChange, LeadershipState};
+use super::limits;
 use super::metrics::Metrics;
 use super::reader::SourceReader;
 use super::status_publisher::{Reachability, SourceError, StatusPublisher};
@@ -23,7 +24,6 @@ use gitwork_forge::reporter::StatusFeed;
 use gitwork_hub::Hub;
 use gitwork_hub::execute::ExecuteOptions;
 use gitwork_runtime::clock::WallClock;
-use gitwork_runtime::limits;
 use gitwork_sync::guards::GuardOptions;
 
 mod error;
@@ -148,8 +148,12 @@ impl Engine {
         let mut events = self.reconciler.watch_hub();
         let mut reach = self.reconciler.reports.reach();
         while !*stop.borrow() {
-            self.begin_due(monotonic()).await?;
-            self.reconciler.publish_due_status(self.leadership.leads());
+            let mut is_behind = !self.begin_due(monotonic()).await?;
+            is_behind |= !self.reconciler.publish_due_status(self.leadership.leads());
+            if is_behind {
+                // What is due has more parts. Other tasks come first.
+                tokio::task::yield_now().await;
+            }
             let wake = self.next_wake();
             tokio::select! {
                 // The order is fixed, so that a simulation can be replayed. No branch starves
@@ -174,15 +178,17 @@ impl Engine {
                 },
                 Some(()) = hints.recv() => self.schedule.hint(monotonic()),
                 () = reach_changed(&mut reach) => {}
-                () = tokio::time::sleep_until(wake.into()) => {}
+                () = std::future::ready(()), if is_behind => {}
+                () = tokio::time::sleep_until(wake.into()), if !is_behind => {}
             }
         }
         self.shut_down().await;
         Ok(())
     }
 
-    /// Begins what is due at `now`: queries of the hub, a fetch, a pass.
-    async fn begin_due(&mut self, now: Instant) -> Result<(), EngineError> {
+    /// Begins what is due at `now`: queries of the hub, a fetch, a pass. Gives whether a due pass is
+    /// planned: that of many works takes several calls.
+    async fn begin_due(&mut self, now: Instant) -> Result<bool, EngineError> {
         if self.reconciler.state.facts().is_ready()
             && let Some(call) = self.on_ready.take()
         {
@@ -197,12 +203,16 @@ impl Engine {
         if !self.schedule.has_ended() {
             self.begin_due_fetch(now);
         }
-        self.begin_due_pass(now).await?;
+        let wants_pass = self.may_plan() && self.reconciler.state.wants_plan(now);
+        let is_ready = wants_pass && self.reconciler.state.advance_plan(limits::WORKS_AT_ONCE);
+        if is_ready {
+            self.begin_pass(now).await?;
+        }
         if !self.reconciler.source.is_fetching() && self.reconciler.wants_other_contents() {
             self.schedule.hint(now);
         }
         self.begin_due_fetch(now);
-        Ok(())
+        Ok(is_ready || !wants_pass)
     }
 
     fn begin_due_fetch(&mut self, now: Instant) {
@@ -213,14 +223,12 @@ impl Engine {
         }
     }
 
-    async fn begin_due_pass(&mut self, now: Instant) -> Result<(), EngineError> {
-        if self.may_plan() && self.reconciler.state.wants_plan(now) {
-            self.schedule.planned();
-            self.pass = self.reconciler.begin_pass(now).await?;
-            // The branch may only seem rewound because it was read too early: read it again.
-            if self.reconciler.state.guards().rewind().doubts_read() {
-                self.schedule.repeat(now);
-            }
+    async fn begin_pass(&mut self, now: Instant) -> Result<(), EngineError> {
+        self.schedule.planned();
+        self.pass = self.reconciler.begin_pass(now).await?;
+        // The branch may only seem rewound because it was read too early: read it again.
+        if self.reconciler.state.guards().rewind().doubts_read() {
+            self.schedule.repeat(now);
         }
         Ok(())
     }
@@ -290,7 +298,7 @@ impl Engine {
         let Some(pass) = self.pass.take() else { return };
         pass.stop();
         let finished = self.reconciler.finish(pass);
-        if tokio::time::timeout(limits::SHUTDOWN, finished).await.is_err() {
+        if tokio::time::timeout(gitwork_runtime::limits::SHUTDOWN, finished).await.is_err() {
             tracing::warn!(source = %self.reconciler.source.id(), "abandoned writes to the hub; \
                 the next start reads it again");
         }

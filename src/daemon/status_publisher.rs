@@ -37,6 +37,8 @@ pub struct StatusPublisher {
     last: Instant,
     /// The least time between two statuses.
     pause: Duration,
+    /// What the next status has taken so far.
+    spent: Duration,
 }
 
 impl StatusPublisher {
@@ -51,6 +53,7 @@ impl StatusPublisher {
             due: None,
             last: now,
             pause: limits::STATUS_PAUSE,
+            spent: Duration::ZERO,
         };
         (publisher, feed)
     }
@@ -99,7 +102,8 @@ impl StatusPublisher {
         self.touch();
     }
 
-    /// Publishes the current status if it is due and differs from the last one, and gives it.
+    /// Publishes the current status if it is due and differs from the last one, and gives it. That
+    /// of many works takes several calls: it stays due until then.
     ///
     /// `clock` is the engine's clock, `at` the time of day.
     pub fn publish(
@@ -115,13 +119,20 @@ impl StatusPublisher {
         if self.due.is_none_or(|due| due > began) {
             return None;
         }
-        self.due = None;
         if self.sender.is_closed() {
+            self.due = None;
             return None;
         }
+        let unreachable = self.reach.borrow().clone();
+        let works = limits::WORKS_AT_ONCE;
+        if !state.advance_status(&self.failed_writes, &unreachable, at, works) {
+            self.spent += clock().saturating_duration_since(began);
+            return None;
+        }
+        self.due = None;
         let published = self.publish_now(state, at);
         self.last = clock();
-        let spent = self.last.saturating_duration_since(began);
+        let spent = std::mem::take(&mut self.spent) + self.last.saturating_duration_since(began);
         self.pause = (spent * limits::STATUS_PAUSE_FACTOR)
             .clamp(limits::STATUS_PAUSE, limits::STATUS_PAUSE_MAX);
         published

@@ -4,8 +4,6 @@
 //! Many objects come as one whole list if the API server makes it from memory, and page by page
 //! otherwise: it reads each page but the first one from etcd, which takes eight times as long.
 
-use std::collections::BTreeMap;
-
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -17,6 +15,7 @@ use crate::work_kind::WorkKind;
 use crate::{HubError, bounded, limits, unavailable};
 use gitwork_core::model::name::{SourceId, WorkKey};
 use gitwork_core::model::work::LABEL_SOURCE;
+use gitwork_core::model::works_by_cluster::WorksByCluster;
 use gitwork_core::plan::observed::{LABEL_REPLICA_SET, ObservedWork};
 use gitwork_kube::connection::ApiResponse;
 use gitwork_kube::list_items::{ItemBatch, ListItems};
@@ -25,7 +24,7 @@ use gitwork_retry::log_error;
 
 /// A complete list, and the resourceVersion to watch from.
 pub struct Listed {
-    pub works: Vec<ObservedWork>,
+    pub works: WorksByCluster<ObservedWork>,
     pub resource_version: String,
 }
 
@@ -92,7 +91,7 @@ async fn list_once(
     connection: &HubConnection,
     selection: &WorkQuery,
 ) -> Result<Option<Listed>, HubError> {
-    let mut works = BTreeMap::new();
+    let mut works = WorksByCluster::new();
     let (kind, mut next) = (selection.kind, String::new());
     let mut reading: Option<ItemReader> = None;
     let mut sizes = PageSizes::default();
@@ -120,12 +119,11 @@ async fn list_once(
         }
         sizes.add(bytes, items.items().count());
         if let Some(before) = reading.take() {
-            add_works(&mut works, before.works().await?);
+            works.append(before.works().await?);
         }
         let reader = ItemReader::start(kind, items);
         let Some(query) = page.next_query() else {
-            add_works(&mut works, reader.works().await?);
-            let works = works.into_values().collect();
+            works.append(reader.works().await?);
             return Ok(Some(Listed { works, resource_version: page.metadata.resource_version }));
         };
         (next, reading) = (query, Some(reader));
@@ -139,7 +137,7 @@ async fn list_whole(connection: &HubConnection, selection: &WorkQuery) -> Result
     let query = format!("timeoutSeconds={}", limits::HUB_LIST.as_secs());
     let mut body = connection.open_list(&selection.request(Verb::List, &query)).await?;
     let mut list = new_list();
-    let (mut works, mut batch) = (BTreeMap::new(), ItemBatch::default());
+    let (mut works, mut batch) = (WorksByCluster::new(), ItemBatch::default());
     let mut reading: Option<ItemReader> = None;
     while let Some(part) = body.next().await.map_err(no_response)? {
         list.read(&part, &mut batch).map_err(|error| unavailable(error.to_string()))?;
@@ -147,26 +145,19 @@ async fn list_whole(connection: &HubConnection, selection: &WorkQuery) -> Result
             continue;
         }
         if let Some(before) = reading.take() {
-            add_works(&mut works, before.works().await?);
+            works.append(before.works().await?);
         }
         reading = Some(ItemReader::start(kind, batch.take()));
     }
     if let Some(before) = reading {
-        add_works(&mut works, before.works().await?);
+        works.append(before.works().await?);
     }
-    add_works(&mut works, ItemReader::start(kind, batch).works().await?);
+    works.append(ItemReader::start(kind, batch).works().await?);
     let page = read_envelope(kind, &list.into_envelope())?;
     if !page.metadata.next.is_empty() {
         return Err(unavailable("the response is not the whole list".into()));
     }
-    Ok(Listed {
-        works: works.into_values().collect(),
-        resource_version: page.metadata.resource_version,
-    })
-}
-
-fn add_works(all: &mut BTreeMap<WorkKey, ObservedWork>, some: Vec<ObservedWork>) {
-    all.extend(some.into_iter().map(|work| (work.key.clone(), work)));
+    Ok(Listed { works, resource_version: page.metadata.resource_version })
 }
 
 /// How many works the next page has at most.
@@ -201,14 +192,14 @@ impl PageSizes {
 }
 
 /// Reads items of a list on a thread of its own. Each one is reduced before the next one is parsed.
-struct ItemReader(JoinHandle<Result<Vec<ObservedWork>, HubError>>);
+struct ItemReader(JoinHandle<Result<WorksByCluster<ObservedWork>, HubError>>);
 
 impl ItemReader {
     fn start(kind: WorkKind, batch: ItemBatch) -> Self {
         Self(tokio::task::spawn_blocking(move || read_works(kind, &batch)))
     }
 
-    async fn works(self) -> Result<Vec<ObservedWork>, HubError> {
+    async fn works(self) -> Result<WorksByCluster<ObservedWork>, HubError> {
         self.0.await.unwrap_or_else(|why| Err(unavailable(format!("reading a page failed: {why}"))))
     }
 }
@@ -244,7 +235,7 @@ fn read_envelope(kind: WorkKind, text: &[u8]) -> Result<ListPage<IgnoredAny>, Hu
 }
 
 /// Reads the works among the items of a list.
-fn read_works(kind: WorkKind, items: &ItemBatch) -> Result<Vec<ObservedWork>, HubError> {
+fn read_works(kind: WorkKind, items: &ItemBatch) -> Result<WorksByCluster<ObservedWork>, HubError> {
     let read = |item: &[u8]| serde_json::from_slice(item).map(|item| reduce(kind, item));
     let works = items.items().map(read).collect::<Result<Vec<_>, _>>();
     let works = works.map_err(|error| no_list(kind.names().1, &error))?;

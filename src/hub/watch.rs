@@ -103,12 +103,13 @@ impl Watch {
     async fn list(&mut self) {
         self.pause().await;
         match list::list(&self.connection, &self.selection).await {
-            Ok(mut listed) => {
+            Ok(listed) => {
                 self.ready.push_back(match self.selection.kind {
                     WorkKind::ManifestWork => HubEvent::Listed(listed.works),
                     WorkKind::ReplicaSet => {
-                        listed.works.retain(|set| set.is_ours(&self.source));
-                        HubEvent::ListedSets(listed.works)
+                        let sets = listed.works.into_values();
+                        let ours = sets.filter(|set| set.is_ours(&self.source)).collect();
+                        HubEvent::ListedSets(ours)
                     }
                 });
                 let resource_version = listed.resource_version;

@@ -37,13 +37,14 @@ impl WorkClient {
 
     /// See [`Hub::list`](crate::Hub::list).
     pub async fn list(&self, source: Option<&SourceId>) -> Result<Vec<ObservedWork>, HubError> {
-        let mut works = list::list(&self.connection, &WorkQuery::works(source)).await?.works;
+        let listed = list::list(&self.connection, &WorkQuery::works(source)).await?;
+        let mut works: Vec<ObservedWork> = listed.works.into_values().collect();
         match list::list(&self.connection, &WorkQuery::replica_sets()).await {
             Ok(sets) => {
                 let is_wanted = |set: &ObservedWork| {
                     source.map_or(set.source.is_some(), |source| set.is_ours(source))
                 };
-                works.extend(sets.works.into_iter().filter(is_wanted));
+                works.extend(sets.works.into_values().filter(is_wanted));
             }
             // Many hubs have no such kind, or let nobody read it.
             Err(HubError::ReplicaSetCrdMissing | HubError::Forbidden { .. }) => {}
@@ -54,7 +55,8 @@ impl WorkClient {
 
     /// See [`Hub::set_works`](crate::Hub::set_works).
     pub async fn set_works(&self, set: &WorkKey) -> Result<Vec<ObservedWork>, HubError> {
-        Ok(list::list(&self.connection, &WorkQuery::works_of(set)).await?.works)
+        let listed = list::list(&self.connection, &WorkQuery::works_of(set)).await?;
+        Ok(listed.works.into_values().collect())
     }
 
     /// See [`Hub::get`](crate::Hub::get).

@@ -294,6 +294,17 @@ impl SourceFacts {
         }
     }
 
+    /// Finds what to read before the next plan in clusters with some `works_max` works. Gives
+    /// whether none is left.
+    pub(crate) fn find_works_to_read(&mut self, works_max: usize) -> bool {
+        let (Some(desired), Some(observed)) = (&self.desired, self.hub.observed()) else {
+            return true;
+        };
+        let revisions =
+            InputRevisions { desired: &self.desired_revisions, observed: self.hub.revisions() };
+        self.to_read.advance(desired, observed, revisions, works_max)
+    }
+
     /// Works whose content on the hub is needed before the next plan: objects move from them.
     pub fn contents_to_read(&mut self, now: Instant) -> Vec<WorkKey> {
         let (Some(desired), Some(observed)) = (&self.desired, self.hub.observed()) else {

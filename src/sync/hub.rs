@@ -4,6 +4,7 @@ use gitwork_retry::RetryClass;
 
 use gitwork_core::model::name::{CommitId, WorkKey};
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
+use gitwork_core::model::works_by_cluster::WorksByCluster;
 use gitwork_core::plan::Effect;
 use gitwork_core::plan::observed::ObservedWork;
 use gitwork_core::plan::record::{Record, RecordError};
@@ -12,9 +13,9 @@ use gitwork_core::plan::record::{Record, RecordError};
 #[derive(Debug, Clone, PartialEq)]
 pub enum HubEvent {
     /// The complete state: works that are not in it do not exist.
-    Listed(Vec<ObservedWork>),
+    Listed(WorksByCluster<ObservedWork>),
     /// The complete state of the ManifestWorkReplicaSets.
-    ListedSets(Vec<ObservedWork>),
+    ListedSets(WorksByCluster<ObservedWork>),
     /// Created or changed.
     Changed(Box<ObservedWork>),
     /// Deleted, or no longer labelled as this source's.

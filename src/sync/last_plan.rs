@@ -38,6 +38,17 @@ impl LastPlan {
         plan
     }
 
+    /// Plans some `works_max` works that the next plan of `inputs` would have to plan. Gives whether
+    /// none is left.
+    pub(crate) fn advance(
+        &mut self,
+        inputs: PlanInputs<'_>,
+        revisions: InputRevisions<'_>,
+        works_max: usize,
+    ) -> bool {
+        self.planner.advance(inputs, revisions, works_max)
+    }
+
     /// Whether the facts are those of the last plan.
     pub(crate) fn is_current(&self, revision: u64) -> bool {
         self.revision == revision

@@ -8,6 +8,7 @@ use crate::confirmed_works::ConfirmedWorks;
 use crate::work_counts::WorkCounts;
 use gitwork_core::model::cluster_revisions::ClusterRevisions;
 use gitwork_core::model::name::{CommitId, SourceId, WorkKey};
+use gitwork_core::model::works_by_cluster::WorksByCluster;
 use gitwork_core::plan::Effect;
 use gitwork_core::plan::moves::{MovingWorks, remaining_owners};
 use gitwork_core::plan::observed::{DeliveredWork, Observed, ObservedWork, WorkContent};
@@ -204,7 +205,7 @@ impl ObservedHub {
     }
 
     /// Records a complete list.
-    pub(crate) fn record_list(&mut self, works: Vec<ObservedWork>) {
+    pub(crate) fn record_list(&mut self, works: WorksByCluster<ObservedWork>) {
         self.confirmed.clear();
         let observed = self.observed.get_or_insert_default();
         observed.record_list(&self.source, works);
@@ -214,11 +215,21 @@ impl ObservedHub {
 
     /// Records a complete list of the source's replica sets. Gives whether the hub was listed
     /// before.
-    pub(crate) fn record_sets(&mut self, sets: Vec<ObservedWork>) -> bool {
-        let Some(observed) = &mut self.observed else { return false };
-        observed.record_sets(&self.source, sets);
-        self.counts = WorkCounts::of(&self.source, observed);
-        self.revisions.mark_all();
+    pub(crate) fn record_sets(&mut self, sets: WorksByCluster<ObservedWork>) -> bool {
+        let Self { source, observed, counts, revisions, .. } = self;
+        let Some(observed) = observed else { return false };
+        let before = observed.works.replica_sets().map(|(key, _)| key);
+        let changed: BTreeSet<WorkKey> = before.chain(sets.keys()).cloned().collect();
+        let counted = |observed: &Observed| -> Vec<_> {
+            changed.iter().map(|key| WorkCounts::counted(source, observed, key)).collect()
+        };
+        let before = counted(observed);
+        observed.record_sets(source, sets);
+        for (before, now) in before.into_iter().zip(counted(observed)) {
+            counts.replace(before, now);
+        }
+        changed.iter().for_each(|key| revisions.mark(&key.cluster));
+        debug_assert!(self.has_right_counts(), "{changed:?}");
         true
     }
 

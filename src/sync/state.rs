@@ -28,6 +28,9 @@ use gitwork_core::rollout::earlier::EarlierContents;
 use gitwork_report::status::incremental::{IncrementalStatus, SharedInputs};
 use gitwork_report::status::source::{FailedWrite, SourceStatus, StatusInputs};
 
+/// Works whose last write failed, unreachable clusters, and the time.
+type AboutStatus<'a> = (&'a BTreeMap<WorkKey, FailedWrite>, &'a BTreeSet<ClusterName>, Timestamp);
+
 /// The state of one source.
 #[derive(Debug)]
 pub struct SyncState {
@@ -303,6 +306,40 @@ impl SyncState {
         if self.facts.knows_ancestry() { Some(next) } else { postponed }
     }
 
+    /// Plans some `works_max` works that the next plan would have to plan. Gives whether none is
+    /// left. The plan is the same.
+    pub fn advance_plan(&mut self, works_max: usize) -> bool {
+        if !self.facts.find_works_to_read(works_max) {
+            return false;
+        }
+        let Some(inputs) = self.facts.inputs(self.guards.policy()) else { return true };
+        self.last_plan.is_current(self.facts.revision())
+            || self.last_plan.advance(inputs, self.facts.revisions(), works_max)
+    }
+
+    /// Computes the states of some `works_max` works, which the next status would have to compute.
+    /// Gives whether none is left. The other arguments are those of [`Self::status`], which is the
+    /// same.
+    pub fn advance_status(
+        &mut self,
+        failed_writes: &BTreeMap<WorkKey, FailedWrite>,
+        unreachable: &BTreeSet<ClusterName>,
+        now: Timestamp,
+        works_max: usize,
+    ) -> bool {
+        let is_planned = self.facts.inputs(self.guards.policy()).is_none_or(|inputs| {
+            self.last_plan.is_current(self.facts.revision())
+                || self.last_plan.advance(inputs, self.facts.revisions(), works_max)
+        });
+        let about = (failed_writes, unreachable, now);
+        let is_known = is_planned.then(|| {
+            self.with_status(about, |status, inputs, shared| {
+                status.advance(inputs, shared, works_max)
+            })
+        });
+        is_known.is_some_and(|advanced| advanced.unwrap_or(true))
+    }
+
     /// The status of the source; `None` before Git and the hub are known. The one before it gives
     /// the times at which states began.
     pub fn status(
@@ -311,6 +348,14 @@ impl SyncState {
         unreachable: &BTreeSet<ClusterName>,
         now: Timestamp,
     ) -> Option<SourceStatus> {
+        self.with_status((failed_writes, unreachable, now), IncrementalStatus::update)
+    }
+
+    fn with_status<T>(
+        &mut self,
+        (failed_writes, unreachable, now): AboutStatus<'_>,
+        compute: impl FnOnce(&mut IncrementalStatus, &StatusInputs<'_>, SharedInputs<'_>) -> T,
+    ) -> Option<T> {
         let inputs = self.facts.inputs(self.guards.policy())?;
         let (revisions, revision) = (self.facts.revisions(), self.facts.revision());
         let plan = self.last_plan.current_or_new(inputs, revisions, revision);
@@ -331,7 +376,7 @@ impl SyncState {
             rollouts: self.rollouts.progress(),
             now,
         };
-        Some(self.status.update(&inputs, shared))
+        Some(compute(&mut self.status, &inputs, shared))
     }
 }
 

@@ -25,8 +25,23 @@ impl WorkCounts {
     /// The counts of all works.
     pub(super) fn of(source: &SourceId, observed: &Observed) -> Self {
         let mut counts = Self::default();
-        for work in observed.works.values() {
-            counts.replace(None, counted(Some(work), source));
+        for cluster in observed.works.clusters() {
+            let works = observed.works.of_cluster(cluster).map(|(_, work)| work);
+            let ours = works.filter(|work| work.is_ours(source));
+            let mut named: BTreeMap<Option<&str>, usize> = BTreeMap::new();
+            ours.for_each(|work| *named.entry(work.commit.as_deref()).or_default() += 1);
+            let works = named.values().sum();
+            if works > 0 {
+                counts.clusters.insert(cluster.clone(), works);
+            }
+            for (commit, works) in named {
+                let Some(commit) = commit else { continue };
+                let of_commit = match counts.commits.get_mut(commit) {
+                    Some(of_commit) => of_commit,
+                    None => counts.commits.entry(commit.into()).or_default(),
+                };
+                of_commit.insert(cluster.clone(), works);
+            }
         }
         counts
     }

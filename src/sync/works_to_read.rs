@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gitwork_core::model::cluster_revisions::ChangedClusters;
+use gitwork_core::model::cluster_revisions::DueClusters;
 use gitwork_core::model::name::{ClusterName, RepoPath, WorkKey};
 use gitwork_core::plan::cluster_inputs::ClusterInputs;
 use gitwork_core::plan::incremental::InputRevisions;
@@ -20,6 +20,8 @@ const CHECKED_WORKS_MAX: usize = 500;
 pub(super) struct WorksToRead {
     /// The numbers of the last changes in Git and on the hub.
     seen: (u64, u64),
+    /// Those that changed and are not looked at yet.
+    due: DueClusters,
     /// Works that Git no longer has: their history is needed.
     removed: BTreeMap<ClusterName, Vec<(WorkKey, RepoPath)>>,
     /// Works that take part in moves: the content of some is needed.
@@ -34,25 +36,43 @@ impl WorksToRead {
         observed: &Observed,
         revisions: InputRevisions<'_>,
     ) {
-        let changed = revisions.desired.since(self.seen.0);
-        match changed.and(revisions.observed.since(self.seen.1)) {
-            // For many clusters at once, one pass over all is cheaper than a copy of each.
-            ChangedClusters::Some(names) if names.len() <= 1 + desired.works.len() / 500 => {
-                for name in &names {
-                    self.removed.remove(name);
-                    self.moving.remove(name);
-                    let of_cluster = ClusterInputs::of(desired, observed, name);
-                    self.add(&of_cluster.desired, &of_cluster.observed);
-                }
-            }
-            _ => {
-                self.removed.clear();
-                self.moving.clear();
-                self.add(desired, observed);
-            }
-        }
-        self.seen = (revisions.desired.last(), revisions.observed.last());
+        self.advance(desired, observed, revisions, usize::MAX);
         debug_assert!(self.is_right(desired, observed), "the works are those from nothing");
+    }
+
+    /// Finds them in clusters with some `works_max` works. Gives whether none is left.
+    pub(super) fn advance(
+        &mut self,
+        desired: &Desired,
+        observed: &Observed,
+        revisions: InputRevisions<'_>,
+        works_max: usize,
+    ) -> bool {
+        let changed = revisions.desired.since(self.seen.0);
+        let changed = changed.and(revisions.observed.since(self.seen.1));
+        self.seen = (revisions.desired.last(), revisions.observed.last());
+        let clusters = desired.works.clusters().chain(observed.works.clusters());
+        let known = self.removed.keys().chain(self.moving.keys());
+        self.due.add(changed, clusters.chain(known));
+        // For many clusters at once, one pass over all is cheaper.
+        let is_for_all = works_max == usize::MAX && self.due.len() > 1 + desired.works.len() / 500;
+        let count = |name: &ClusterName| {
+            desired.works.cluster(name).len().max(observed.works.cluster(name).len())
+        };
+        let names = self.due.take(works_max, count);
+        if is_for_all {
+            self.removed.clear();
+            self.moving.clear();
+            self.add(desired, observed);
+            return true;
+        }
+        for name in &names {
+            self.removed.remove(name);
+            self.moving.remove(name);
+            let of_cluster = ClusterInputs::of(desired, observed, name);
+            self.add(&of_cluster.desired, &of_cluster.observed);
+        }
+        self.due.is_empty()
     }
 
     fn add(&mut self, desired: &Desired, observed: &Observed) {

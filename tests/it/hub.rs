@@ -256,8 +256,8 @@ async fn interrupted_watch_resumes_and_expired_watch_relists() {
     let hub = faulty(cluster, &faults);
     let other = KubeHub::new(cluster.client());
     let mut events = hub.watch(&source);
-    assert_eq!(next(&mut events).await, HubEvent::Listed(Vec::new()));
-    assert_eq!(next(&mut events).await, HubEvent::ListedSets(Vec::new()));
+    assert_eq!(next(&mut events).await, HubEvent::Listed(Default::default()));
+    assert_eq!(next(&mut events).await, HubEvent::ListedSets(Default::default()));
     // The watch of the replica sets has no event. If it is cut, it lists them again.
     let is_of_works = |event: &HubEvent| !matches!(event, HubEvent::ListedSets(_));
     let make = async |events: &mut BoxStream<'static, HubEvent>, work: &str| {
@@ -312,14 +312,14 @@ async fn hub_without_ocm_crds_is_retried() {
     assert_eq!(hub.execute(&missing, &effect, None).await, Err(HubError::CrdMissing));
 
     cluster.install(&crds::hub()).await.unwrap();
-    assert_eq!(until(&mut events, is_listed).await, HubEvent::Listed(Vec::new()));
+    assert_eq!(until(&mut events, is_listed).await, HubEvent::Listed(Default::default()));
     let made = hub.execute(&missing, &effect, None).await.unwrap().unwrap();
     until(&mut events, |event| matches!(event, HubEvent::Changed(work) if **work == made)).await;
 
     cluster.kill();
     until(&mut events, |event| matches!(event, HubEvent::Interrupted(_))).await;
     cluster.restart().await.unwrap();
-    assert_eq!(until(&mut events, is_listed).await, HubEvent::Listed(vec![made]));
+    assert_eq!(until(&mut events, is_listed).await, HubEvent::Listed([made].into_iter().collect()));
 }
 
 #[tokio::test]
@@ -361,7 +361,7 @@ async fn rotated_credentials_are_read_again() {
         std::fs::write(&path, cluster.kubeconfig()).unwrap();
         if first_is_watch {
             let mut events = hub.watch(&source);
-            assert_eq!(next(&mut events).await, HubEvent::Listed(Vec::new()));
+            assert_eq!(next(&mut events).await, HubEvent::Listed(Default::default()));
         } else {
             assert_eq!(hub.list(Some(&source)).await, Ok(Vec::new()));
         }

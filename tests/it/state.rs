@@ -46,7 +46,7 @@ fn state(desired: &Arc<Desired>, works: Vec<ObservedWork>, now: Instant) -> Sync
     assert!(!state.wants_plan(now), "neither side is known");
     assert!(state.facts_mut().set_desired(desired) && !state.facts_mut().set_desired(desired));
     assert!(!state.wants_plan(now), "what the hub has is not known");
-    state.facts_mut().set_event(HubEvent::Listed(works));
+    state.facts_mut().set_event(HubEvent::Listed(works.into_iter().collect()));
     assert!(!state.wants_plan(now), "what operators say is not known");
     state.facts_mut().directives.set(Some(Directives::default()), now);
     state.set_record(None);
@@ -191,7 +191,7 @@ fn work_missing_from_a_list_that_began_before_its_creation_is_fetched() {
         // The work is created, another client deletes it, the watch restarts, and the response
         // comes last.
         if listed {
-            state.facts_mut().set_event(HubEvent::Listed(vec![]));
+            state.facts_mut().set_event(HubEvent::Listed(Default::default()));
         }
         state.set_outcome(&answered(&wanted, &effects[0], 1), now, 1);
         let looks = state.take_lookups(now);

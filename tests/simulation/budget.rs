@@ -219,7 +219,7 @@ async fn git_history_shows_works_created_with_deletions_if_hub_does_not() {
     world.drop_work(&key("edge-2", "stays"), None);
     world.push(&new, GitWork::of(&new));
     // The list of a lagging API server has no works, so that there is nothing to delete.
-    world.observed.works.clear();
+    world.observed.works = Default::default();
     world.pass().await;
     world.observe();
     let annotations = &world.hub.objects()[&new]["metadata"]["annotations"];

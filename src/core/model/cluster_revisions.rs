@@ -72,6 +72,51 @@ impl ClusterRevisions {
     }
 }
 
+/// Clusters of which something is to be computed again, in parts.
+#[derive(Debug, Clone, Default)]
+pub struct DueClusters(BTreeSet<ClusterName>);
+
+impl DueClusters {
+    /// Adds clusters that have changed. `all`: those that there are.
+    pub fn add<'a>(
+        &mut self,
+        changed: ChangedClusters,
+        all: impl IntoIterator<Item = &'a ClusterName>,
+    ) {
+        match changed {
+            ChangedClusters::Some(names) => self.0.extend(names),
+            ChangedClusters::All => self.0.extend(all.into_iter().cloned()),
+        }
+    }
+
+    /// Takes clusters with some `works_max` works in all, and at least one. `works`: how many a
+    /// cluster has.
+    pub fn take(
+        &mut self,
+        works_max: usize,
+        works: impl Fn(&ClusterName) -> usize,
+    ) -> BTreeSet<ClusterName> {
+        let (mut taken, mut count) = (BTreeSet::new(), 0);
+        while count < works_max
+            && let Some(name) = self.0.pop_first()
+        {
+            count = count.saturating_add(works(&name));
+            taken.insert(name);
+        }
+        taken
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 impl ChangedClusters {
     /// Those of both.
     pub fn and(self, other: Self) -> Self {

@@ -117,6 +117,11 @@ impl ClusterName {
         text.strip_prefix(REPLICA_SETS).map_or_else(|| Self::parse(text), Self::of_replica_sets)
     }
 
+    /// Sorts after every cluster, and before every place of ManifestWorkReplicaSets.
+    pub(crate) fn least_of_replica_sets() -> Self {
+        Self(REPLICA_SETS.into())
+    }
+
     /// The namespace, if this is the place of ManifestWorkReplicaSets.
     pub fn replica_set_namespace(&self) -> Option<&str> {
         self.0.strip_prefix(REPLICA_SETS)
@@ -152,12 +157,6 @@ impl WorkKey {
         let least = Self::least_of(cluster);
         let cluster = cluster.clone();
         all.range(least..).take_while(move |(key, _)| key.cluster == cluster)
-    }
-
-    /// The entries of ManifestWorkReplicaSets.
-    pub(crate) fn replica_sets_of<T>(all: &BTreeMap<Self, T>) -> impl Iterator<Item = (&Self, &T)> {
-        let least = Self::least_of(&ClusterName(REPLICA_SETS.into()));
-        all.range(least..).take_while(|(key, _)| key.is_replica_set())
     }
 
     /// Whether it is the key of a ManifestWorkReplicaSet.

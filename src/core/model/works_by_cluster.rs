@@ -59,6 +59,11 @@ impl<T> WorksByCluster<T> {
         self.get(key).is_some()
     }
 
+    /// The clusters that have entries, sorted.
+    pub fn clusters(&self) -> impl Iterator<Item = &ClusterName> {
+        self.clusters.keys()
+    }
+
     /// The entries, sorted by key.
     pub fn iter(&self) -> Entries<'_, T> {
         self.clusters.values().flat_map(|works| works.iter())
@@ -77,6 +82,12 @@ impl<T> WorksByCluster<T> {
     /// The entries of one cluster, sorted by key.
     pub fn of_cluster(&self, cluster: &ClusterName) -> impl Iterator<Item = (&WorkKey, &T)> {
         self.clusters.get(cluster).into_iter().flat_map(|works| works.iter())
+    }
+
+    /// The entries of ManifestWorkReplicaSets.
+    pub fn replica_sets(&self) -> impl Iterator<Item = (&WorkKey, &T)> {
+        let places = self.clusters.range(ClusterName::least_of_replica_sets()..);
+        places.flat_map(|(_, sets)| sets.iter())
     }
 
     /// The entries of one cluster, which are shared.
@@ -133,6 +144,45 @@ impl<T: Clone> WorksByCluster<T> {
         before
     }
 
+    /// The values, sorted by work. Those that others hold, too, are copied.
+    pub fn into_values(self) -> impl Iterator<Item = T> {
+        self.clusters.into_values().flat_map(|works| Arc::unwrap_or_clone(works).into_values())
+    }
+
+    /// Adds the entries of another map, which replace those of equal works.
+    pub fn append(&mut self, other: Self) {
+        for (cluster, works) in other.clusters {
+            match self.clusters.contains_key(&cluster) {
+                false => self.set_cluster(&cluster, works),
+                true => self.extend(Arc::unwrap_or_clone(works)),
+            }
+        }
+    }
+
+    /// Adds entries of one cluster.
+    fn add_row(&mut self, row: Vec<(WorkKey, T)>) {
+        let Some(cluster) = row.first().map(|(key, _)| key.cluster.clone()) else { return };
+        match self.clusters.contains_key(&cluster) {
+            false => self.set_cluster(&cluster, Arc::new(row.into_iter().collect())),
+            true => self.extend(row),
+        }
+    }
+
+    /// Keeps the entries of one cluster that match.
+    pub fn retain_in(
+        &mut self,
+        cluster: &ClusterName,
+        mut keeps: impl FnMut(&WorkKey, &T) -> bool,
+    ) {
+        let Some(works) = self.clusters.get_mut(cluster) else { return };
+        let before = works.len();
+        Arc::make_mut(works).retain(|key, value| keeps(key, value));
+        self.len -= before - works.len();
+        if works.is_empty() {
+            self.clusters.remove(cluster);
+        }
+    }
+
     /// Removes the entry of a work, and gives it.
     pub fn remove(&mut self, key: &WorkKey) -> Option<T> {
         // A cluster without this work stays shared.
@@ -184,9 +234,17 @@ impl<T: Clone> Extend<(WorkKey, T)> for WorksByCluster<T> {
 }
 
 impl<T: Clone> FromIterator<(WorkKey, T)> for WorksByCluster<T> {
+    /// Entries of one cluster in a row are added at once: a map that grows in order leaves half of
+    /// each of its nodes empty.
     fn from_iter<I: IntoIterator<Item = (WorkKey, T)>>(entries: I) -> Self {
-        let mut all = Self::new();
-        all.extend(entries);
+        let (mut all, mut row) = (Self::new(), Vec::new());
+        for (key, value) in entries {
+            if row.last().is_some_and(|(last, _): &(WorkKey, T)| last.cluster != key.cluster) {
+                all.add_row(std::mem::take(&mut row));
+            }
+            row.push((key, value));
+        }
+        all.add_row(row);
         all
     }
 }
@@ -254,7 +312,9 @@ mod tests {
                         if let Some(at) = all.get_mut(&key) {
                             *at = value;
                         }
-                        expected.entry(key).and_modify(|at| *at = value);
+                        expected.entry(key.clone()).and_modify(|at| *at = value);
+                        all.retain_in(&key.cluster, |_, one| *one > 9);
+                        expected.retain(|one, at| one.cluster != key.cluster || *at > 9);
                     }
                 }
             }
@@ -267,6 +327,16 @@ mod tests {
                     prop_assert!(all.of_cluster(&one).eq(WorkKey::entries_of(expected, &one)));
                     prop_assert!(all.only(&one).iter().eq(all.of_cluster(&one)));
                 }
+            }
+            for ((all, expected), (other, others)) in copies.iter().zip(copies.iter().rev()) {
+                let (mut all, mut expected) = (all.clone(), expected.clone());
+                all.append(other.clone());
+                expected.append(&mut others.clone());
+                prop_assert!(all.iter().eq(expected.iter()));
+                prop_assert_eq!(all.len(), expected.len());
+                prop_assert!(all.clusters().eq(expected.keys().map(|key| &key.cluster).collect::<BTreeSet<_>>()));
+                let unsorted = expected.iter().rev().map(|(key, value)| (key.clone(), *value));
+                prop_assert_eq!(&unsorted.collect::<WorksByCluster<u8>>(), &all);
             }
             for ((all, expected), (other, others)) in copies.iter().zip(copies.iter().skip(1)) {
                 prop_assert_eq!(all == other, expected == others);

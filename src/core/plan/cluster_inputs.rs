@@ -64,7 +64,7 @@ impl ClusterInputs {
             diagnostics: Vec::new(),
         };
         let observed = Observed {
-            works: works_of(&observed.works, name),
+            works: observed.works.only(name),
             normalized: works_of(&observed.normalized, name),
             gone: works_of(&observed.gone, name),
             contents: works_of(&observed.contents, name),

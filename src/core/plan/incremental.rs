@@ -1,11 +1,11 @@
-//! The plan of a source, made again for those clusters only whose inputs have changed. It equals
-//! [`plan`], which is its definition.
+//! The plan of a source, made again for those clusters only whose inputs have changed, and in parts
+//! if these are many. It equals [`plan`], which is its definition.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::config::AdoptionPolicy;
-use crate::model::cluster_revisions::{ChangedClusters, ClusterRevisions};
+use crate::model::cluster_revisions::{ChangedClusters, ClusterRevisions, DueClusters};
 use crate::model::name::{ClusterName, WorkKey};
 use crate::plan::blocked::blocked;
 use crate::plan::candidates::CandidateChange;
@@ -30,6 +30,8 @@ const CHECKED_WORKS_MAX: usize = 500;
 #[derive(Debug, Default)]
 pub struct IncrementalPlan {
     basis: Option<Basis>,
+    /// Those whose candidates follow from an older state.
+    due: DueClusters,
     clusters: BTreeMap<ClusterName, PlannedCluster>,
     /// Those of the last plan.
     hazards: Hazards,
@@ -78,30 +80,83 @@ type NewCandidates = BTreeMap<ClusterName, Vec<CandidateChange>>;
 impl IncrementalPlan {
     /// The plan of these inputs. `revisions`: those of the works in `inputs`.
     pub fn plan(&mut self, inputs: PlanInputs<'_>, revisions: InputRevisions<'_>) -> Arc<Plan> {
-        // No basis while it is updated: if that fails, the next plan begins from nothing.
-        let changed = match self.basis.take() {
-            Some(basis) => basis.changed(inputs, revisions),
-            None => ChangedClusters::All,
-        };
-        let mut hazards = Hazards::of_policy(inputs);
-        hazards.set_blocked(self.hazards.take_blocked());
-        let candidates = match changed {
-            // For many clusters at once, one pass over all is cheaper than a copy of each.
-            ChangedClusters::Some(names) if names.len() * 4 <= self.clusters.len() => {
-                candidates_of(&names, inputs, &mut hazards)
-            }
-            _ => self.all_candidates(inputs, &mut hazards),
-        };
-        self.set_candidates(candidates);
-        let hazards = hazards.with_guards(inputs, &self.guarded_candidates(inputs));
-        let waits = self.find_waits(inputs, &hazards);
-        self.set_steps(inputs, hazards, waits);
-        self.basis = Some(Basis::of(inputs, revisions));
+        self.find_candidates(inputs, revisions, usize::MAX);
+        self.make_steps(inputs, usize::MAX);
         let steps = self.clusters.values().map(|cluster| Arc::clone(&cluster.steps));
         let steps = PlanSteps::of_clusters(steps.collect());
         let made = Plan { commit: inputs.desired.commit, steps };
         debug_assert!(is_right(&made, inputs), "the plan is the one from nothing");
         Arc::new(made)
+    }
+
+    /// Plans some `works_max` works that the next [`Self::plan`] would have to plan. Gives whether
+    /// it has no more than so many left.
+    pub fn advance(
+        &mut self,
+        inputs: PlanInputs<'_>,
+        revisions: InputRevisions<'_>,
+        works_max: usize,
+    ) -> bool {
+        self.find_candidates(inputs, revisions, works_max);
+        if !self.due.is_empty() {
+            return false;
+        }
+        let new = self.clusters.values().filter(|cluster| cluster.is_new);
+        let works: usize = new.flat_map(|cluster| &cluster.candidates).map(Vec::len).sum();
+        works <= works_max || self.make_steps(inputs, works_max)
+    }
+
+    /// Finds the candidates of changed clusters, with some `works_max` works in all.
+    fn find_candidates(
+        &mut self,
+        inputs: PlanInputs<'_>,
+        revisions: InputRevisions<'_>,
+        works_max: usize,
+    ) {
+        // No basis while it is updated: if that fails, the next plan begins from nothing.
+        let changed = match self.basis.take() {
+            Some(basis) => basis.changed(inputs, revisions),
+            None => ChangedClusters::All,
+        };
+        let clusters = inputs.desired.works.clusters().chain(inputs.observed.works.clusters());
+        self.due.add(changed, clusters.chain(self.clusters.keys()));
+        if !self.due.is_empty() {
+            self.set_due_candidates(inputs, works_max);
+        }
+        self.basis = Some(Basis::of(inputs, revisions));
+    }
+
+    /// Makes the steps of clusters with some `works_max` works. Gives whether none is left.
+    fn make_steps(&mut self, inputs: PlanInputs<'_>, works_max: usize) -> bool {
+        let guarded = self.guarded_candidates(inputs);
+        let hazards = self.hazards_of(inputs).with_guards(inputs, &guarded);
+        let waits = self.find_waits(inputs, &hazards);
+        self.set_steps(inputs, (hazards, waits), works_max)
+    }
+
+    /// Finds the candidates of clusters with some `works_max` works.
+    fn set_due_candidates(&mut self, inputs: PlanInputs<'_>, works_max: usize) {
+        let mut hazards = self.hazards_of(inputs);
+        // For many clusters at once, one pass over all is cheaper.
+        let is_for_all = works_max == usize::MAX && self.due.len() * 4 > self.clusters.len();
+        let count = |name: &ClusterName| {
+            let in_git = inputs.desired.works.cluster(name).len();
+            in_git.max(inputs.observed.works.cluster(name).len())
+        };
+        let names = self.due.take(works_max, count);
+        let candidates = match is_for_all {
+            true => self.all_candidates(inputs, &mut hazards),
+            false => candidates_of(&names, inputs, &mut hazards),
+        };
+        self.hazards.set_blocked(hazards.take_blocked());
+        self.set_candidates(candidates);
+    }
+
+    /// The hazards of the policy, and of the candidates so far.
+    fn hazards_of(&mut self, inputs: PlanInputs<'_>) -> Hazards {
+        let mut hazards = Hazards::of_policy(inputs);
+        hazards.set_blocked(self.hazards.take_blocked());
+        hazards
     }
 
     /// The candidates of every cluster that has or had works.
@@ -156,20 +211,29 @@ impl IncrementalPlan {
     }
 
     /// Makes the steps of new candidates and of those that begin or end to wait; of all, if other
-    /// hazards than before forbid them.
-    fn set_steps(&mut self, inputs: PlanInputs<'_>, hazards: Hazards, waits: Waits) {
+    /// hazards than before forbid them. It makes those of clusters with some `works_max` works, and
+    /// gives whether none is left.
+    fn set_steps(
+        &mut self,
+        inputs: PlanInputs<'_>,
+        (hazards, waits): (Hazards, Waits),
+        works_max: usize,
+    ) -> bool {
         let is_other = !self.hazards.has_same_rules(&hazards);
         let before = std::mem::take(&mut self.waits);
         let waiting = differing_keys(&before, &waits).map(|key| &key.cluster);
         let waiting: BTreeSet<&ClusterName> = waiting.collect();
-        let clusters = self.clusters.iter_mut();
-        let changed =
-            clusters.filter(|(name, cluster)| is_other || cluster.is_new || waiting.contains(name));
-        for (_, cluster) in changed {
-            cluster.set_steps((inputs, &hazards, &waits));
+        let (mut count, mut is_done) = (0, true);
+        for (name, cluster) in &mut self.clusters {
+            cluster.is_new |= is_other || waiting.contains(name);
+            if cluster.is_new && count < works_max {
+                cluster.set_steps((inputs, &hazards, &waits));
+                count += cluster.steps.iter().count();
+            }
+            is_done &= !cluster.is_new;
         }
-        self.hazards = hazards;
-        self.waits = waits;
+        (self.hazards, self.waits) = (hazards, waits);
+        is_done
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) fn removed<'a>(
     desired: &'a Desired,
     observed: &'a Observed,
 ) -> impl Iterator<Item = &'a ObservedWork> {
-    let sets = WorkKey::replica_sets_of(&observed.works).map(|(_, set)| set);
+    let sets = observed.works.replica_sets().map(|(_, set)| set);
     sets.filter(|set| is_removed(set, desired))
 }
 

@@ -259,7 +259,6 @@ mod tests {
             sent(&effect, Some(commit)),
             json!([
                 {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"},
-                {"op": "add", "path": "/spec", "value": {"a": 1}},
                 {"op": "add", "path": managed_by, "value": "gitwork"},
                 {"op": "add", "path": "/metadata/labels/gitwork.dev~1source", "value": "fleet"},
                 {"op": "add", "path": "/metadata/labels/x.io~1a~0b", "value": ""},
@@ -268,6 +267,7 @@ mod tests {
                 annotation("commit", &commit.to_string()),
                 annotation("content-hash", &hash),
                 annotation("path", "p"),
+                {"op": "add", "path": "/spec", "value": {"a": 1}},
             ])
         );
     }

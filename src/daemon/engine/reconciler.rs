@@ -232,10 +232,12 @@ impl Reconciler {
         Ok(Some((plan, tasks)))
     }
 
-    /// Publishes the status if it is due. `leads`: this daemon is the leader.
-    pub fn publish_due_status(&mut self, leads: bool) {
-        let at = self.wall_clock.now();
+    /// Publishes the status if it is due. Gives `false` if that takes another call. `leads`: this
+    /// daemon is the leader.
+    pub fn publish_due_status(&mut self, leads: bool) -> bool {
+        let (at, now) = (self.wall_clock.now(), monotonic());
         self.reports.publish_due_status(&mut self.state, at, leads);
+        self.reports.status_due().is_none_or(|due| due > now)
     }
 
     /// Applies the time of day to the guards, and unreachable clusters to rollouts.

@@ -1,5 +1,5 @@
-//! The status of a source, computed again for those clusters only whose inputs have changed. It
-//! equals [`SourceStatus::of`], which is its definition.
+//! The status of a source, computed again for those clusters only whose inputs have changed, and in
+//! parts if these are many. It equals [`SourceStatus::of`], which is its definition.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::source::{SourceStatus, works_of};
 use super::source_work::{FailedWrite, StatusInputs};
 use super::work_states::{ClusterStates, WorkStates};
-use gitwork_core::model::cluster_revisions::{ChangedClusters, ClusterRevisions};
+use gitwork_core::model::cluster_revisions::{ChangedClusters, ClusterRevisions, DueClusters};
 use gitwork_core::model::name::{ClusterName, WorkKey};
 use gitwork_core::plan::Plan;
 use gitwork_core::plan::drift_backoff::Contentions;
@@ -22,6 +22,8 @@ const CHECKED_WORKS_MAX: usize = 500;
 pub struct IncrementalStatus {
     works: WorkStates,
     basis: Option<Basis>,
+    /// Those whose states follow from older inputs.
+    due: DueClusters,
 }
 
 /// The inputs of a status, as far as they decide about the states of works.
@@ -50,24 +52,41 @@ impl IncrementalStatus {
     /// The status of these inputs; the last one is the one before it. `shared` are those of
     /// `inputs`.
     pub fn update(&mut self, inputs: &StatusInputs<'_>, shared: SharedInputs<'_>) -> SourceStatus {
+        let before = self.works.clone();
+        self.advance(inputs, shared, usize::MAX);
+        let works = self.works.clone();
+        debug_assert!(
+            works.len() > CHECKED_WORKS_MAX
+                || (works.has_right_counts() && works == works_of(inputs, Some(&before))),
+            "the status is the one from nothing"
+        );
+        SourceStatus::with_works(inputs, works)
+    }
+
+    /// Computes the states of some `works_max` works, which the next [`Self::update`] would have to
+    /// compute. Gives whether none is left.
+    pub fn advance(
+        &mut self,
+        inputs: &StatusInputs<'_>,
+        shared: SharedInputs<'_>,
+        works_max: usize,
+    ) -> bool {
         let changed = match &self.basis {
             Some(basis) => basis.changed(inputs, shared),
             None => ChangedClusters::All,
         };
-        let mut works = self.works.clone();
-        let names = match changed {
-            ChangedClusters::Some(names) => names,
+        let all = match changed {
             ChangedClusters::All => self.all_clusters(inputs),
+            ChangedClusters::Some(_) => BTreeSet::new(),
         };
-        for name in &names {
+        self.due.add(changed, &all);
+        let count = |name: &ClusterName| {
+            inputs.plan.steps.of_cluster(name).map_or(0, |steps| steps.iter().count())
+        };
+        for name in &self.due.take(works_max, count) {
             let states = cluster_states(inputs, name, self.works.of_cluster(name));
-            works.set_cluster(name, states);
+            self.works.set_cluster(name, states);
         }
-        debug_assert!(
-            works.len() > CHECKED_WORKS_MAX
-                || (works.has_right_counts() && works == works_of(inputs, Some(&self.works))),
-            "the status is the one from nothing"
-        );
         self.basis = Some(Basis {
             desired: Arc::clone(shared.desired),
             plan: Arc::clone(shared.plan),
@@ -75,8 +94,7 @@ impl IncrementalStatus {
             failed_writes: inputs.failed_writes.clone(),
             observed: shared.observed.last(),
         });
-        self.works.clone_from(&works);
-        SourceStatus::with_works(inputs, works)
+        self.due.is_empty()
     }
 
     /// The clusters that have works now or had some before.

@@ -10,6 +10,7 @@ use gitwork_core::config::source_rules::SourceRules;
 use gitwork_core::model::approval::Approvals;
 use gitwork_core::model::cluster_revisions::ChangedClusters;
 use gitwork_core::model::name::ObjectId;
+use gitwork_core::model::works_by_cluster::WorksByCluster;
 use gitwork_core::plan::directives::Directives;
 use gitwork_core::plan::record::Record;
 use gitwork_core::render::desired::{Frozen, Suspended};
@@ -40,7 +41,7 @@ pub(crate) fn desired(head: u8) -> Desired {
 pub(crate) fn facts(head: u8) -> SourceFacts {
     let mut facts = SourceFacts::new(SourceId::parse("fleet").unwrap(), 0);
     facts.set_desired(&Arc::new(desired(head)));
-    facts.set_event(HubEvent::Listed(Vec::new()));
+    facts.set_event(HubEvent::Listed(WorksByCluster::new()));
     facts.record.set_read(None, false);
     facts
 }
@@ -67,7 +68,7 @@ fn every_change_of_a_part_gives_another_revision() {
     assert!(is_changed(&facts) && facts.is_ready());
     facts.directives.set(Some(Directives::default()), now);
     assert!(!is_changed(&facts));
-    facts.set_event(HubEvent::Listed(Vec::new()));
+    facts.set_event(HubEvent::Listed(WorksByCluster::new()));
     assert!(is_changed(&facts) && facts.record.is_due(now) && !facts.is_ready());
     facts.record.set_read(stored(Record::default()), false);
     assert!(is_changed(&facts));

@@ -67,10 +67,10 @@ proptest! {
     fn counts_equal_those_of_all_works(events in proptest::collection::vec(an_event(), 0..40)) {
         let source = SourceId::parse("fleet").unwrap();
         let mut hub = ObservedHub::new(source.clone());
-        hub.record_list(Vec::new());
+        hub.record_list(WorksByCluster::new());
         for event in events {
             match event {
-                Event::Listed(works) => hub.record_list(works),
+                Event::Listed(works) => hub.record_list(works.into_iter().collect()),
                 Event::Changed(work) => _ = hub.record_change(work),
                 Event::Gone(key) => _ = hub.record_gone(&key),
                 Event::LookedUp(key, found) => _ = hub.record_lookup(&key, found),

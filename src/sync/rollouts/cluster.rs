@@ -84,7 +84,7 @@ impl WorksOnHub {
         let PlanInputs { desired, observed, .. } = inputs;
         let mut found = Self::default();
         let prefix = format!("groups/{group}/");
-        for (key, there) in WorkKey::entries_of(&observed.works, cluster) {
+        for (key, there) in observed.works.of_cluster(cluster) {
             let path = there.path.as_deref();
             let is_of_group = path.is_some_and(|path| path.starts_with(&prefix));
             if !is_of_group || !there.is_ours(&desired.source) {

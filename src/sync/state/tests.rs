@@ -14,6 +14,7 @@ use crate::observed_hub::tests::{any_key, key};
 use gitwork_core::limits;
 use gitwork_core::model::name::RepoPath;
 use gitwork_core::model::work::{DeletionPolicy, DesiredWork, NamedObject, WorkBody};
+use gitwork_core::model::works_by_cluster::WorksByCluster;
 use gitwork_core::plan::directives::{Directives, Suspension};
 use gitwork_core::plan::moves::MovingWorks;
 use gitwork_core::plan::observed::{AGENT_FINALIZER, WorkContent};
@@ -111,7 +112,7 @@ impl World {
     fn new() -> Self {
         let (start, source) = (test_now(), SourceId::parse("fleet").unwrap());
         let mut state = SyncState::new(source, GuardOptions::default(), 0, start);
-        state.facts_mut().set_event(HubEvent::Listed(Vec::new()));
+        state.facts_mut().set_event(HubEvent::Listed(WorksByCluster::new()));
         state.facts_mut().directives.set(Some(Directives::default()), start);
         state.set_record(None);
         let desired = desired(1);
@@ -175,6 +176,8 @@ impl World {
     }
 
     fn happens(&mut self, event: &Event) {
+        // A part of a plan that other events come before.
+        self.state.advance_plan(1);
         match event {
             Event::Commit(works) => self.commit(works),
             Event::Freeze(key, is_cluster) => self.freeze(key.as_ref(), *is_cluster),
@@ -314,6 +317,9 @@ impl World {
         self.state.set_time(Timestamp::UNIX_EPOCH, &|_| None);
         self.state.update_contentions(now);
         self.check_reads();
+        if self.version.is_multiple_of(2) {
+            while !self.state.advance_plan(2) {}
+        }
         let made = self.state.plan(now)?;
         assert_eq!(*made, self.plan_from_nothing(), "the plan");
         Some(made)
@@ -338,6 +344,7 @@ impl World {
     fn check_status(&mut self) {
         let at = Timestamp::from_second(1_000_000 + self.version as i64).unwrap();
         let unreachable = BTreeSet::from([key(1, 0).cluster]);
+        self.state.advance_status(&self.failed_writes, &unreachable, at, 1);
         let Some(status) = self.state.status(&self.failed_writes, &unreachable, at) else { return };
         let inputs = self.state.facts.inputs(self.state.guards.policy()).unwrap();
         let inputs = StatusInputs {

@@ -2,6 +2,7 @@
 
 use super::writes::condition;
 use super::*;
+use gitwork_core::model::works_by_cluster::WorksByCluster;
 
 pub async fn defaults_of_the_hub_are_no_difference(case: &Case<'_>) {
     let mut spec = spec("one");
@@ -112,7 +113,7 @@ pub async fn watch_begins_with_whole_state_and_follows_it(case: &Case<'_>) {
     let first = case.create(&case.body(spec("one"))).await;
     let mut events = case.hub().watch(&case.source);
     let listed = event(&mut events, "the list", |e| matches!(e, HubEvent::Listed(_))).await;
-    assert_eq!(listed, HubEvent::Listed(vec![first.clone()]));
+    assert_eq!(listed, HubEvent::Listed([first.clone()].into_iter().collect()));
 
     let second = Case { key: case.other_key(), source: case.source.clone(), ..*case };
     let created = second.create(&case.body(spec("two"))).await;
@@ -144,7 +145,7 @@ pub async fn watch_reports_work_leaving_the_source(case: &Case<'_>) {
 pub async fn watch_excludes_other_sources(case: &Case<'_>) {
     let mut events = case.hub().watch(&case.source);
     let listed = event(&mut events, "the list", |e| matches!(e, HubEvent::Listed(_))).await;
-    assert_eq!(listed, HubEvent::Listed(Vec::new()));
+    assert_eq!(listed, HubEvent::Listed(WorksByCluster::new()));
     case.create_foreign(json!({"gitwork.dev/source": "another"}), json!({})).await;
     let ours = Case { key: case.other_key(), source: case.source.clone(), ..*case };
     let work = ours.create(&case.body(spec("one"))).await;

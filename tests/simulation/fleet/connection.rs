@@ -403,13 +403,13 @@ impl Connection {
             return (Vec::new(), Watching::Follow(follow));
         }
         let Some(stale) = stale else {
-            return (vec![HubEvent::Listed(now)], Watching::Follow(follow));
+            return (vec![HubEvent::Listed(now.into_iter().collect())], Watching::Follow(follow));
         };
         let gone = stale.iter().filter(|old| now.iter().all(|new| new.key != old.key));
         let gone = gone.map(|work| HubEvent::Gone(work.key.clone()));
         let events: Vec<HubEvent> =
             gone.chain(now.iter().map(|work| HubEvent::Changed(Box::new(work.clone())))).collect();
-        (vec![HubEvent::Listed(stale)], Watching::CatchUp { events, follow })
+        (vec![HubEvent::Listed(stale.into_iter().collect())], Watching::CatchUp { events, follow })
     }
 }
 

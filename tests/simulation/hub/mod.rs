@@ -393,7 +393,7 @@ impl State {
     fn subscribe(&mut self, source: &SourceId) -> (HubEvent, UnboundedReceiver<HubEvent>) {
         let (sender, receiver) = unbounded();
         self.watchers.push((source.clone(), sender));
-        (HubEvent::Listed(self.listed(Some(source))), receiver)
+        (HubEvent::Listed(self.listed(Some(source)).into_iter().collect()), receiver)
     }
 }
 

@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::model::name::{ClusterName, SourceId, WorkName};
 use crate::model::work::{DeletionPolicy, WorkBody};
+use crate::model::works_by_cluster::WorksByCluster;
 use crate::plan::observed::{Observed, ObservedWork};
 use crate::plan::{Action, LastKnownStates, Plan, PlanInputs, PlanPolicy, lint, plan};
 use crate::render::test_repository::{TestFiles, render};
@@ -233,14 +234,14 @@ fn marker_of_a_hold_stays_until_a_list_or_the_watch_has_shown_the_work() {
 
     let source = SourceId::parse("fleet").unwrap();
     let mut observed = Observed::default();
-    observed.record_list(&source, Vec::new());
+    observed.record_list(&source, WorksByCluster::new());
     observed.record_lookup(&new, Some(created.clone()));
     assert!(world.plan_for(&observed).is_empty());
     let mut watched = observed.clone();
     world.works().for_each(|work| watched.record_change(work));
     assert_eq!(count(&world.plan_for(&watched), "a", Action::Hold, "HeldByBudget"), 3);
     // Without works to delete, the marker goes once the work is listed.
-    observed.record_list(&source, vec![created]);
+    observed.record_list(&source, [(created.key.clone(), created)].into());
     assert_eq!(count(&world.plan_for(&observed), "b", Action::Update, "DeletesNoLongerHeld"), 1);
 }
 

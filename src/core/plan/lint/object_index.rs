@@ -61,8 +61,8 @@ impl<'a> ObjectIndex<'a> {
                     all.in_git.entry(key).or_default().push(&work.key);
                 }
             }
-            let on_hub = |cluster: &&ClusterName| WorkKey::entries_of(&observed.works, cluster);
-            for (_, work) in clusters.iter().flat_map(on_hub) {
+            let on_hub = clusters.iter().flat_map(|cluster| observed.works.of_cluster(cluster));
+            for (_, work) in on_hub {
                 for object in &work.objects {
                     let key = (&work.key.cluster, object.digest);
                     all.on_hub.entry(key).or_default().push(work);

@@ -83,7 +83,7 @@ impl Write<'_> {
 
     fn is_kept_on(&self, cluster: &ClusterName, digest: ObjectDigest) -> bool {
         let source = &self.inputs.desired.source;
-        let mut all = WorkKey::entries_of(&self.inputs.observed.works, cluster);
+        let mut all = self.inputs.observed.works.of_cluster(cluster);
         all.any(|(_, work)| work.is_ours(source) && owns(work, digest))
             || self.is_owned_by_set(cluster, digest)
     }

@@ -6,6 +6,7 @@ use crate::limits;
 use crate::model::name::SourceId;
 use crate::model::work::DeletionPolicy;
 use crate::model::work_state::State;
+use crate::model::works_by_cluster::WorksByCluster;
 use crate::plan::effect::Effect;
 
 fn work() -> Value {
@@ -67,7 +68,7 @@ fn response_after_the_watched_deletion_is_dropped() {
     let delete = Effect::Delete { uid: "u".into(), resource_version: "7".into() };
     // The watch, or a list, reports the end before the answer to the deletion comes.
     for end in [Observed::record_gone as fn(&mut Observed, &_, &_), |o: &mut Observed, id, _| {
-        o.record_list(id, Vec::new());
+        o.record_list(id, WorksByCluster::new());
     }] {
         let mut observed = Observed::default();
         observed.record_change(there.clone());
@@ -97,7 +98,7 @@ fn a_work_that_came_back_in_the_watch_stays() {
     assert_eq!(observed.works.len(), 1);
     // Or the hub was restored.
     observed.record_gone(&source, &there.key);
-    observed.record_list(&source, vec![there.clone()]);
+    observed.record_list(&source, [(there.key.clone(), there.clone())].into());
     observed.record_lookup(&there.key, Some(there.clone()));
     assert_eq!(observed.works.len(), 1);
 }
@@ -112,7 +113,7 @@ fn a_list_removes_only_works_of_the_source() {
     let mut observed = Observed::default();
     observed.record_change(ours.clone());
     observed.record_change(foreign.clone());
-    observed.record_list(&source, Vec::new());
+    observed.record_list(&source, WorksByCluster::new());
     assert_eq!(observed.works.keys().collect::<Vec<_>>(), [&foreign.key]);
     observed.record_gone(&source, &foreign.key);
     assert_eq!(observed.works.len(), 1, "a watch of ours knows nothing of foreign works");

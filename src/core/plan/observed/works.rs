@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::digest::Digest;
 use crate::model::name::{ClusterName, SourceId, WorkKey};
+use crate::model::works_by_cluster::WorksByCluster;
 use crate::plan::effect::Effect;
 use crate::plan::observed::content::WorkContent;
 use crate::plan::observed::work::ObservedWork;
@@ -34,7 +35,7 @@ pub type GoneWork = (String, Option<String>);
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Observed {
     /// The works.
-    pub works: BTreeMap<WorkKey, ObservedWork>,
+    pub works: WorksByCluster<ObservedWork>,
     /// The last writes that the hub stored differently from the request. They are not kept beyond
     /// the process: after a restart such a work is written once more.
     pub normalized: BTreeMap<WorkKey, NormalizedWrite>,
@@ -59,37 +60,38 @@ pub struct Observed {
 impl Observed {
     /// Records the complete state of the source's works. Foreign works are not part of such a list,
     /// and stay. So do replica sets: see [`Self::record_sets`].
-    pub fn record_list(&mut self, source: &SourceId, works: Vec<ObservedWork>) {
-        self.record_all(source, works, WorkKey::is_work);
+    pub fn record_list(&mut self, source: &SourceId, works: WorksByCluster<ObservedWork>) {
+        self.record_all(source, works, |cluster| cluster.replica_set_namespace().is_none());
     }
 
     /// Records the complete state of the source's replica sets.
-    pub fn record_sets(&mut self, source: &SourceId, sets: Vec<ObservedWork>) {
-        self.record_all(source, sets, WorkKey::is_replica_set);
+    pub fn record_sets(&mut self, source: &SourceId, sets: WorksByCluster<ObservedWork>) {
+        self.record_all(source, sets, |cluster| cluster.replica_set_namespace().is_some());
     }
 
-    /// `is_listed`: whether objects of this key are part of the list.
+    /// `is_listed`: whether objects of this place are part of the list.
     fn record_all(
         &mut self,
         source: &SourceId,
-        works: Vec<ObservedWork>,
-        is_listed: fn(&WorkKey) -> bool,
+        listed: WorksByCluster<ObservedWork>,
+        is_listed: fn(&ClusterName) -> bool,
     ) {
-        // A map that is built at once has full nodes; one that grows in order leaves half of each
-        // empty.
-        let listed = works.into_iter().map(|work| (work.key.clone(), work));
-        let mut listed: BTreeMap<WorkKey, ObservedWork> = listed.collect();
-        for (key, work) in
-            self.works.extract_if(.., |key, work| is_listed(key) && work.is_ours(source))
-        {
-            if listed.get(&key).is_none_or(|now| now.uid != work.uid) {
-                self.gone.insert(key, gone_work(&work));
-            }
+        let Self { works, gone, .. } = self;
+        let places: Vec<ClusterName> =
+            works.clusters().filter(|cluster| is_listed(cluster)).cloned().collect();
+        for place in places {
+            works.retain_in(&place, |key, work| {
+                let is_ours = work.is_ours(source);
+                if is_ours && listed.get(key).is_none_or(|now| now.uid != work.uid) {
+                    gone.insert(key.clone(), gone_work(work));
+                }
+                !is_ours
+            });
         }
         // A listed work that was gone has come back: the hub was restored, or the list is older.
         self.gone.retain(|key, _| !listed.contains_key(key));
         self.unlisted.retain(|key| !listed.contains_key(key));
-        self.works.append(&mut listed);
+        self.works.append(listed);
         let Self { works, normalized, .. } = self;
         normalized.retain(|key, _| works.contains_key(key));
         self.is_relisted = true;
@@ -228,6 +230,12 @@ impl Observed {
     /// Whether `there` is how the hub stored gitwork's last write of it.
     pub(crate) fn is_as_stored(&self, there: &ObservedWork) -> bool {
         self.normalized.get(&there.key).is_some_and(|write| write.stored == there.digest)
+    }
+}
+
+impl FromIterator<ObservedWork> for WorksByCluster<ObservedWork> {
+    fn from_iter<I: IntoIterator<Item = ObservedWork>>(works: I) -> Self {
+        works.into_iter().map(|work| (work.key.clone(), work)).collect()
     }
 }
 

@@ -50,7 +50,7 @@ impl Reconciler {
 
     async fn read_hub(&mut self) -> Result<(), EngineError> {
         let works = self.hub.list(Some(&self.id)).await?;
-        self.state.facts_mut().set_event(HubEvent::Listed(works));
+        self.state.facts_mut().set_event(HubEvent::Listed(works.into_iter().collect()));
         let directives = self.hub.directives(&self.id).await?;
         self.state.facts_mut().directives.set(Some(directives), monotonic());
         self.state.set_record(self.hub.record(&self.id).await?);

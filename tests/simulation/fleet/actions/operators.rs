@@ -62,7 +62,8 @@ impl World {
             return Vec::new();
         }
         let mut observed = Observed::default();
-        observed.record_list(&self.id, self.hub.works_of(Some(&self.id)));
+        let works = self.hub.works_of(Some(&self.id));
+        observed.record_list(&self.id, works.into_iter().collect());
         let candidates = removed_candidates(&desired, &observed);
         let cancel = Default::default();
         let found = self.operator.last_known_states(&desired, &candidates, &[], &cancel);
