@@ -22,7 +22,7 @@ pub fn check(bytes: &[u8]) -> bool {
     let details = serde_json::to_string(&read.status.details()).unwrap();
     // The size is counted before the commas.
     assert!(details.len() <= limits::STATUS_DETAILS_BYTES_MAX + 200, "{}", details.len());
-    let short = |text: &Option<String>, limit| text.as_ref().is_none_or(|t| t.len() <= limit);
+    let short = |text: &Option<Box<str>>, limit| text.as_ref().is_none_or(|t| t.len() <= limit);
     assert!(short(&read.path, limits::PATH_BYTES_MAX) && short(&read.commit, 64));
     // Fields that other clients may change cause no write.
     let mut others = object;

@@ -185,7 +185,7 @@ impl WorkClient {
         match self.send(&request, key, None).await {
             // The work does not exist (404) or a precondition failed (409): read it to know which.
             Err(HubError::Stale { .. }) => match self.get(key).await? {
-                Some(work) if work.uid != uid => Err(HubError::Stale { key: key.to_string() }),
+                Some(work) if *work.uid != *uid => Err(HubError::Stale { key: key.to_string() }),
                 Some(work) if !work.deleting => Err(HubError::Stale { key: key.to_string() }),
                 there => Ok(there),
             },

@@ -60,7 +60,7 @@ impl ObservedHub {
     /// The uids of all known works.
     pub fn uids(&self) -> BTreeSet<&str> {
         let works = self.observed.iter().flat_map(|observed| observed.works.values());
-        works.map(|work| work.uid.as_str()).collect()
+        works.map(|work| &*work.uid).collect()
     }
 
     /// The commit that last changed a work; `None` for an unknown work or commit.

@@ -178,7 +178,7 @@ fn wanted(work: &DesiredWork, inputs: PlanInputs<'_>, moves: &Moves) -> Decision
         };
         return (Some(adopt(there, body)), reason);
     }
-    let is_marked = there.group_content == work.group_content;
+    let is_marked = there.group_content.as_deref() == work.group_content.as_ref();
     let has_content = observed.has_content(there, body.digest);
     if has_content && !is_marked {
         return (Some(update(there, body)), moving.unwrap_or(Reason::GroupChanged));

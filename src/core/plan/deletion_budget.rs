@@ -38,7 +38,7 @@ pub(crate) fn over_budget(
     let mut unapproved = Approved::new();
     for candidate in candidates.iter().filter(|candidate| candidate.is_deletion) {
         let Some(work) = observed.works.get(&candidate.key) else { continue };
-        let target = Target { key: candidate.key.clone(), uid: work.uid.clone() };
+        let target = Target { key: candidate.key.clone(), uid: work.uid.to_string() };
         let is_approved = policy.approved.deletions.contains(&target)
             || desired.approved.deletions.contains(&target);
         let works = works_of(work, inputs);

@@ -33,7 +33,7 @@ pub enum Effect {
         /// The whole content that the hub has afterwards.
         body: Arc<WorkBody>,
         /// `metadata.resourceVersion` of the observed work; the write fails if it has changed.
-        resource_version: String,
+        resource_version: Box<str>,
         /// The labels and annotations to remove or to create the maps of.
         metadata: Box<MetadataChange>,
     },
@@ -42,7 +42,7 @@ pub enum Effect {
         /// The whole content that the hub has afterwards.
         body: Arc<WorkBody>,
         /// `metadata.resourceVersion` of the observed work; the write fails if it has changed.
-        resource_version: String,
+        resource_version: Box<str>,
         /// The labels and annotations to remove or to create the maps of.
         metadata: Box<MetadataChange>,
     },
@@ -51,19 +51,19 @@ pub enum Effect {
         /// The final deletion policy in Git.
         delete_option: DeletionPolicy,
         /// `metadata.resourceVersion` of the observed work; the write fails if it has changed.
-        resource_version: String,
+        resource_version: Box<str>,
     },
     /// Delete, if the hub still has this object (`uid`) in this state (`resource_version`).
     Delete {
         /// `metadata.uid` of the observed work.
-        uid: String,
+        uid: Arc<str>,
         /// `metadata.resourceVersion` of the observed work; the write fails if it has changed.
-        resource_version: String,
+        resource_version: Box<str>,
     },
     /// Remove gitwork's labels and annotations, and leave the rest.
     Release {
         /// `metadata.resourceVersion` of the observed work; the write fails if it has changed.
-        resource_version: String,
+        resource_version: Box<str>,
     },
 }
 

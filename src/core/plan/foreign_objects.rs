@@ -30,7 +30,7 @@ pub struct ForeignObject {
     pub other_work: WorkName,
     /// The source of that work; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub other_source: Option<String>,
+    pub other_source: Option<Box<str>>,
 }
 
 impl fmt::Display for ForeignObject {

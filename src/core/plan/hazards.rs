@@ -346,6 +346,6 @@ pub(super) fn puts_back(key: &WorkKey, effect: &Effect, observed: &Observed) -> 
 fn version(key: &WorkKey, inputs: PlanInputs<'_>) -> String {
     let PlanInputs { desired, observed, .. } = inputs;
     let in_git = desired.works.get(key).map(|work| work.body.digest.to_string());
-    let uid = || observed.works.get(key).map(|work| work.uid.clone());
+    let uid = || observed.works.get(key).map(|work| work.uid.to_string());
     in_git.or_else(uid).unwrap_or_default()
 }

@@ -250,7 +250,7 @@ impl<'a> Write<'a> {
         if self.is_put_back() {
             return false;
         }
-        let uid = || self.on_hub().map(|work| work.uid.clone()).unwrap_or_default();
+        let uid = || self.on_hub().map(|work| work.uid.to_string()).unwrap_or_default();
         // An approval of the content in Git covers what a move needs on the way there.
         let in_git = desired.works.get(&self.step.key);
         let version = in_git.map_or_else(uid, |work| work.body.digest.to_string());
@@ -272,7 +272,7 @@ impl<'a> Write<'a> {
 
     fn deletes_unapproved(&self) -> bool {
         let Effect::Delete { uid, .. } = self.effect else { return false };
-        let target = Target { key: self.step.key.clone(), uid: uid.clone() };
+        let target = Target { key: self.step.key.clone(), uid: uid.to_string() };
         let PlanInputs { desired, policy, .. } = self.inputs;
         !self.is_moved_away()
             && !policy.approved.deletions.contains(&target)

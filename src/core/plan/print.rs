@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn markdown_escapes_untrusted_text() {
-        let owner = Some("<img src=x>|[a](b)".to_owned());
+        let owner = Some("<img src=x>|[a](b)".into());
         let conflict = Reason::Conflict {
             owner,
             holder: NameHolder::Work { adoption: AdoptionPolicy::default() },

@@ -5,6 +5,7 @@
 //! has changed since.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use gitwork_api::escape::pointer_token;
 use serde_json::{Map, Value, json};
@@ -31,9 +32,9 @@ pub enum Request {
     /// DELETE with these as `DeleteOptions.preconditions`.
     Delete {
         /// `preconditions.uid`.
-        uid: String,
+        uid: Arc<str>,
         /// `preconditions.resourceVersion`.
-        resource_version: String,
+        resource_version: Box<str>,
     },
 }
 
@@ -228,7 +229,7 @@ mod tests {
                 text
             }
             Request::MergePatch(value) => value,
-            Request::Delete { uid, resource_version } => json!([uid, resource_version]),
+            Request::Delete { uid, resource_version } => json!([&*uid, resource_version]),
         }
     }
 
@@ -290,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_delete_option_is_merged_into_the_one_that_is_there() {
-        let resource_version = || "7".to_owned();
+        let resource_version = || "7".into();
         let effect = Effect::SetDeleteOption {
             delete_option: DeletionPolicy::Foreground,
             resource_version: resource_version(),

@@ -41,9 +41,9 @@ fn contention() -> Arc<Contention> {
 
 /// One step for each way that a plan can go.
 fn every_step() -> Vec<PlanStep> {
-    let resource_version = || "7".to_owned();
+    let resource_version = || "7".into();
     let by = Some(ObjectId([0xab; 20]));
-    let owner = Some("another".to_owned());
+    let owner = Some(Box::from("another"));
     let set = Effect::SetDeleteOption {
         delete_option: DeletionPolicy::Orphan,
         resource_version: resource_version(),

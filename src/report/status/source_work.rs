@@ -42,7 +42,7 @@ pub struct WorkState {
     /// write.
     pub code: Option<&'static str>,
     /// The uid of the ManifestWork of this name on the hub, of any owner.
-    pub uid: Option<String>,
+    pub uid: Option<Arc<str>>,
     /// The work folder; `None` if Git has and had none.
     pub path: Option<RepoPath>,
     /// The commit that last changed the work on the hub.

@@ -90,7 +90,7 @@ impl WorksOnHub {
             if !is_of_group || !there.is_ours(&desired.source) {
                 continue;
             }
-            found.contents.insert(there.group_content);
+            found.contents.insert(there.group_content.as_deref().copied());
             if !desired.works.contains_key(key) {
                 found.removed.push(key.clone());
             }

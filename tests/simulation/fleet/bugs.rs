@@ -172,7 +172,8 @@ impl Bug {
         let approved = &mut directives.approvals.deletions;
         let names: BTreeSet<WorkKey> = approved.iter().map(|target| target.key.clone()).collect();
         let others = works.iter().filter(|work| names.contains(&work.key));
-        approved.extend(others.map(|work| Target { key: work.key.clone(), uid: work.uid.clone() }));
+        approved
+            .extend(others.map(|work| Target { key: work.key.clone(), uid: work.uid.to_string() }));
     }
 
     /// Changes the desired state.

@@ -269,7 +269,7 @@ impl Connection {
     fn all(&self, source: &SourceId) -> Vec<ObservedWork> {
         if self.bug == Some(Bug::ForeignCountedAsOurs) {
             let mut all = self.hub.works_of(None);
-            all.iter_mut().for_each(|work| work.source = Some(source.to_string()));
+            all.iter_mut().for_each(|work| work.source = Some(source.as_str().into()));
             return all;
         }
         self.hub.works_of(Some(source)).into_iter().map(|work| self.spoiled(work)).collect()

@@ -93,7 +93,8 @@ impl World {
         else {
             return;
         };
-        let approval = Approval::Deletions([Target { key: key.clone(), uid: work.uid }].into());
+        let approval =
+            Approval::Deletions([Target { key: key.clone(), uid: work.uid.to_string() }].into());
         second_source.checker.approve(std::slice::from_ref(&approval));
         self.hub.lock().approved.add(id, approval);
         self.checker.trace(|| format!("the second source releases {key}"));

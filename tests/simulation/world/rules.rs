@@ -59,7 +59,7 @@ impl World {
         let approves = |key: &WorkKey| {
             let wanted = desired.works.get(key).map(|work| work.body.digest.to_string());
             // An approval of a change or a removal covers what a move needs on the way there.
-            let uid = wanted.unwrap_or_else(|| self.observed.works[key].uid.clone());
+            let uid = wanted.unwrap_or_else(|| self.observed.works[key].uid.to_string());
             let target = Target { key: key.clone(), uid };
             let all = [&self.approved, &self.policy.approved];
             all.iter().any(|all| all.changes.contains(&target) || all.deletions.contains(&target))
@@ -82,7 +82,7 @@ impl World {
     pub(super) fn check_budget(&self, desired: &Desired, plan: &Plan) {
         check_bounds_of_held(plan);
         let target = |key: &WorkKey| {
-            let uid = self.observed.works[key].uid.clone();
+            let uid = self.observed.works[key].uid.to_string();
             Target { key: key.clone(), uid }
         };
         let approves = |key: &WorkKey| {
@@ -110,7 +110,7 @@ impl World {
             .works
             .values()
             .filter(|work| {
-                work.is_ours(&self.source) && !self.created_during_hold.contains(&work.uid)
+                work.is_ours(&self.source) && !self.created_during_hold.contains(&*work.uid)
             })
             .filter(|work| {
                 desired.works.contains_key(&work.key)

@@ -36,15 +36,15 @@ pub struct ObservedWork {
     /// Its namespace and name.
     pub key: WorkKey,
     /// `metadata.uid`.
-    pub uid: String,
+    pub uid: Arc<str>,
     /// `metadata.resourceVersion`: opaque; the precondition of a write.
-    pub resource_version: String,
+    pub resource_version: Box<str>,
     /// `metadata.generation`.
     pub generation: i64,
     /// The value of `gitwork.dev/source`; `None` for a work that no gitwork owns.
-    pub source: Option<String>,
+    pub source: Option<Box<str>>,
     /// The source that an operator allows to adopt this work (`gitwork.dev/adopt`).
-    pub adopt: Option<String>,
+    pub adopt: Option<Box<str>>,
     /// The digest of what the hub has now, over the same parts as `WorkBody::digest`: the spec, and
     /// the labels and annotations that gitwork set. It equals the desired digest exactly if there
     /// is nothing to write.
@@ -55,9 +55,9 @@ pub struct ObservedWork {
     /// When gitwork wrote it last, by the clock of the hub.
     pub written_at: Option<Timestamp>,
     /// `gitwork.dev/commit`.
-    pub commit: Option<String>,
+    pub commit: Option<Box<str>>,
     /// `gitwork.dev/path`.
-    pub path: Option<String>,
+    pub path: Option<Box<str>>,
     /// `spec.deleteOption` on the hub.
     pub delete_option: DeletionPolicy,
     /// From `gitwork.dev/prune`.
@@ -67,7 +67,7 @@ pub struct ObservedWork {
     /// Created while deletions of its source were held (`gitwork.dev/created-during-hold`).
     pub created_during_hold: bool,
     /// `gitwork.dev/group-content`: the content of its group that it is of.
-    pub group_content: Option<Digest>,
+    pub group_content: Option<Box<Digest>>,
     /// From `gitwork.dev/managed-keys`; `None` if it has none, as most. See [`Self::owned`].
     pub owned: Option<Box<ManagedKeys>>,
     /// It seems to have no owner: no label of a source or of another tool, none of OCM's
@@ -197,15 +197,15 @@ impl ObservedWork {
         let editor = || ConflictingManager::of(metadata, &owned.labels, &owned.annotations);
         let edited_by = is_edited.then(|| Arc::new(editor()));
         let annotation = |key: &str, bytes_max: usize| {
-            Some((*annotations.get(key).filter(|text| text.len() <= bytes_max)?).to_owned())
+            Some(Box::from(*annotations.get(key).filter(|text| text.len() <= bytes_max)?))
         };
         Ok(Self {
             key,
-            uid: required(metadata, "uid", "metadata.uid")?.to_owned(),
+            uid: required(metadata, "uid", "metadata.uid")?.into(),
             resource_version: required(metadata, "resourceVersion", "metadata.resourceVersion")?
-                .to_owned(),
+                .into(),
             generation,
-            source: source.map(str::to_owned),
+            source: source.map(Box::from),
             adopt: annotation(ANNOTATION_ADOPT, 63).filter(|_| adopt),
             digest,
             written,
@@ -215,7 +215,7 @@ impl ObservedWork {
             delete_option,
             prune: annotations.get(ANNOTATION_PRUNE) != Some(&"false"),
             created_during_hold: annotations.contains_key(ANNOTATION_CREATED_DURING_HOLD),
-            group_content: digest_of(ANNOTATION_GROUP_CONTENT),
+            group_content: digest_of(ANNOTATION_GROUP_CONTENT).map(Box::new),
             deleting: metadata.get("deletionTimestamp").is_some_and(|time| !time.is_null()),
             unowned: kind == ObservedKind::ManifestWork
                 && is_unowned(metadata, &labels, &annotations),

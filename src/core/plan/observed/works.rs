@@ -1,6 +1,7 @@
 //! All ManifestWorks that concern one source.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::model::digest::Digest;
 use crate::model::name::{ClusterName, SourceId, WorkKey};
@@ -28,7 +29,7 @@ pub struct DeliveredWork {
 }
 
 /// The uid of a work that is gone, and the source that it belonged to.
-pub type GoneWork = (String, Option<String>);
+pub type GoneWork = (Arc<str>, Option<Box<str>>);
 
 /// Every ManifestWork of one source on the hub, and the foreign works that have a name that the
 /// source wants.
