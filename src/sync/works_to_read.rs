@@ -40,7 +40,8 @@ impl WorksToRead {
         debug_assert!(self.is_right(desired, observed), "the works are those from nothing");
     }
 
-    /// Finds them in clusters with some `works_max` works. Gives whether none is left.
+    /// Finds them in clusters with some `works_max` works. Gives whether none is left, but for those
+    /// that changed since the first part.
     pub(super) fn advance(
         &mut self,
         desired: &Desired,
@@ -48,12 +49,14 @@ impl WorksToRead {
         revisions: InputRevisions<'_>,
         works_max: usize,
     ) -> bool {
-        let changed = revisions.desired.since(self.seen.0);
-        let changed = changed.and(revisions.observed.since(self.seen.1));
-        self.seen = (revisions.desired.last(), revisions.observed.last());
-        let clusters = desired.works.clusters().chain(observed.works.clusters());
-        let known = self.removed.keys().chain(self.moving.keys());
-        self.due.add(changed, clusters.chain(known));
+        if self.due.is_empty() || works_max == usize::MAX {
+            let changed = revisions.desired.since(self.seen.0);
+            let changed = changed.and(revisions.observed.since(self.seen.1));
+            self.seen = (revisions.desired.last(), revisions.observed.last());
+            let clusters = desired.works.clusters().chain(observed.works.clusters());
+            let known = self.removed.keys().chain(self.moving.keys());
+            self.due.add(changed, clusters.chain(known));
+        }
         // For many clusters at once, one pass over all is cheaper.
         let is_for_all = works_max == usize::MAX && self.due.len() > 1 + desired.works.len() / 500;
         let count = |name: &ClusterName| {

@@ -135,6 +135,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn due_clusters_are_taken_in_parts_of_so_many_works() {
+        let names = ["a", "b", "c", "d"].map(|one| ClusterName::parse(one).unwrap());
+        let (mut due, works) = (DueClusters::default(), |_: &ClusterName| 10);
+        due.add(ChangedClusters::All, &names);
+        due.add(ChangedClusters::Some([names[0].clone()].into()), &names);
+        assert_eq!(due.len(), 4);
+        assert_eq!(due.take(1, works).len(), 1, "one cluster is the least");
+        assert_eq!(due.take(11, works).len(), 2);
+        assert_eq!(due.take(usize::MAX, works), [names[3].clone()].into());
+        assert!(due.is_empty() && due.take(1, works).is_empty());
+    }
+
+    #[test]
     fn a_reader_gets_the_clusters_that_changed_since() {
         let name = |name: &str| ClusterName::parse(name).unwrap();
         let some =

@@ -80,7 +80,8 @@ type NewCandidates = BTreeMap<ClusterName, Vec<CandidateChange>>;
 impl IncrementalPlan {
     /// The plan of these inputs. `revisions`: those of the works in `inputs`.
     pub fn plan(&mut self, inputs: PlanInputs<'_>, revisions: InputRevisions<'_>) -> Arc<Plan> {
-        self.find_candidates(inputs, revisions, usize::MAX);
+        self.find_changes(inputs, revisions);
+        self.find_candidates(inputs, usize::MAX);
         self.make_steps(inputs, usize::MAX);
         let steps = self.clusters.values().map(|cluster| Arc::clone(&cluster.steps));
         let steps = PlanSteps::of_clusters(steps.collect());
@@ -90,40 +91,46 @@ impl IncrementalPlan {
     }
 
     /// Plans some `works_max` works that the next [`Self::plan`] would have to plan. Gives whether
-    /// it has no more than so many left.
+    /// it has few left. What changes meanwhile is left to it: one cluster that always changes must
+    /// not keep others from being planned.
     pub fn advance(
         &mut self,
         inputs: PlanInputs<'_>,
         revisions: InputRevisions<'_>,
         works_max: usize,
     ) -> bool {
-        self.find_candidates(inputs, revisions, works_max);
-        if !self.due.is_empty() {
-            return false;
+        if self.due.is_empty() && self.new_works() <= works_max {
+            self.find_changes(inputs, revisions);
         }
-        let new = self.clusters.values().filter(|cluster| cluster.is_new);
-        let works: usize = new.flat_map(|cluster| &cluster.candidates).map(Vec::len).sum();
-        works <= works_max || self.make_steps(inputs, works_max)
+        self.find_candidates(inputs, works_max);
+        self.due.is_empty() && (self.new_works() <= works_max || self.make_steps(inputs, works_max))
     }
 
-    /// Finds the candidates of changed clusters, with some `works_max` works in all.
-    fn find_candidates(
-        &mut self,
-        inputs: PlanInputs<'_>,
-        revisions: InputRevisions<'_>,
-        works_max: usize,
-    ) {
-        // No basis while it is updated: if that fails, the next plan begins from nothing.
-        let changed = match self.basis.take() {
+    /// The works whose steps are those of older candidates.
+    fn new_works(&self) -> usize {
+        let new = self.clusters.values().filter(|cluster| cluster.is_new);
+        new.flat_map(|cluster| &cluster.candidates).map(Vec::len).sum()
+    }
+
+    /// Finds the clusters that have changed.
+    fn find_changes(&mut self, inputs: PlanInputs<'_>, revisions: InputRevisions<'_>) {
+        let changed = match &self.basis {
             Some(basis) => basis.changed(inputs, revisions),
             None => ChangedClusters::All,
         };
         let clusters = inputs.desired.works.clusters().chain(inputs.observed.works.clusters());
         self.due.add(changed, clusters.chain(self.clusters.keys()));
-        if !self.due.is_empty() {
-            self.set_due_candidates(inputs, works_max);
-        }
         self.basis = Some(Basis::of(inputs, revisions));
+    }
+
+    /// Finds the candidates of due clusters, with some `works_max` works in all.
+    fn find_candidates(&mut self, inputs: PlanInputs<'_>, works_max: usize) {
+        if !self.due.is_empty() {
+            // No basis while it is updated: if that fails, the next plan begins from nothing.
+            let basis = self.basis.take();
+            self.set_due_candidates(inputs, works_max);
+            self.basis = basis;
+        }
     }
 
     /// Makes the steps of clusters with some `works_max` works. Gives whether none is left.

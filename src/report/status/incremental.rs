@@ -64,13 +64,28 @@ impl IncrementalStatus {
     }
 
     /// Computes the states of some `works_max` works, which the next [`Self::update`] would have to
-    /// compute. Gives whether none is left.
+    /// compute. Gives whether none is left, but for those that changed since the first part.
     pub fn advance(
         &mut self,
         inputs: &StatusInputs<'_>,
         shared: SharedInputs<'_>,
         works_max: usize,
     ) -> bool {
+        if self.due.is_empty() || works_max == usize::MAX {
+            self.find_changes(inputs, shared);
+        }
+        let count = |name: &ClusterName| {
+            inputs.plan.steps.of_cluster(name).map_or(0, |steps| steps.iter().count())
+        };
+        for name in &self.due.take(works_max, count) {
+            let states = cluster_states(inputs, name, self.works.of_cluster(name));
+            self.works.set_cluster(name, states);
+        }
+        self.due.is_empty()
+    }
+
+    /// Finds the clusters that have changed.
+    fn find_changes(&mut self, inputs: &StatusInputs<'_>, shared: SharedInputs<'_>) {
         let changed = match &self.basis {
             Some(basis) => basis.changed(inputs, shared),
             None => ChangedClusters::All,
@@ -80,13 +95,6 @@ impl IncrementalStatus {
             ChangedClusters::Some(_) => BTreeSet::new(),
         };
         self.due.add(changed, &all);
-        let count = |name: &ClusterName| {
-            inputs.plan.steps.of_cluster(name).map_or(0, |steps| steps.iter().count())
-        };
-        for name in &self.due.take(works_max, count) {
-            let states = cluster_states(inputs, name, self.works.of_cluster(name));
-            self.works.set_cluster(name, states);
-        }
         self.basis = Some(Basis {
             desired: Arc::clone(shared.desired),
             plan: Arc::clone(shared.plan),
@@ -94,7 +102,6 @@ impl IncrementalStatus {
             failed_writes: inputs.failed_writes.clone(),
             observed: shared.observed.last(),
         });
-        self.due.is_empty()
     }
 
     /// The clusters that have works now or had some before.
