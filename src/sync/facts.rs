@@ -223,8 +223,7 @@ impl SourceFacts {
     /// Reads the record again if a work names a commit that is not known to be part of Git's head:
     /// another process may have read Git later and applied it. The work itself proves nothing.
     fn read_record_after(&mut self, work: &ObservedWork) {
-        let commit = work.commit.as_deref().and_then(CommitId::parse);
-        let Some(commit) = commit.filter(|_| self.hub.is_ours(work)) else { return };
+        let Some(commit) = work.commit.filter(|_| self.hub.is_ours(work)) else { return };
         let known = [
             self.hub.commit_of(&work.key),
             self.record.current().and_then(|record| record.commit),

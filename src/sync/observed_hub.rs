@@ -65,7 +65,7 @@ impl ObservedHub {
 
     /// The commit that last changed a work; `None` for an unknown work or commit.
     pub fn commit_of(&self, key: &WorkKey) -> Option<CommitId> {
-        CommitId::parse(self.observed.as_ref()?.works.get(key)?.commit.as_deref()?)
+        self.observed.as_ref()?.works.get(key)?.commit
     }
 
     /// The known works; `None` before the first list.

@@ -8,7 +8,7 @@ use gitwork_core::plan::observed::{Observed, ObservedWork};
 
 /// What counts of one work: its cluster, and the commit that it names. `None`: the work does not
 /// exist, or is not the source's.
-type Counted = Option<(ClusterName, Option<Box<str>>)>;
+type Counted = Option<(ClusterName, Option<CommitId>)>;
 
 /// Counts over the works of one source. They equal those over [`Observed`] at any time.
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub(super) struct WorkCounts {
     /// The works of each cluster that has any.
     clusters: BTreeMap<ClusterName, usize>,
     /// For each commit that works name, how many works of each cluster name it.
-    commits: BTreeMap<Box<str>, BTreeMap<ClusterName, usize>>,
+    commits: BTreeMap<CommitId, BTreeMap<ClusterName, usize>>,
     /// See [`Self::commits_on_works`]. It is made again when another commit counts.
     on_works: OnceLock<Arc<BTreeSet<CommitId>>>,
 }
@@ -28,19 +28,15 @@ impl WorkCounts {
         for cluster in observed.works.clusters() {
             let works = observed.works.of_cluster(cluster).map(|(_, work)| work);
             let ours = works.filter(|work| work.is_ours(source));
-            let mut named: BTreeMap<Option<&str>, usize> = BTreeMap::new();
-            ours.for_each(|work| *named.entry(work.commit.as_deref()).or_default() += 1);
+            let mut named: BTreeMap<Option<CommitId>, usize> = BTreeMap::new();
+            ours.for_each(|work| *named.entry(work.commit).or_default() += 1);
             let works = named.values().sum();
             if works > 0 {
                 counts.clusters.insert(cluster.clone(), works);
             }
             for (commit, works) in named {
                 let Some(commit) = commit else { continue };
-                let of_commit = match counts.commits.get_mut(commit) {
-                    Some(of_commit) => of_commit,
-                    None => counts.commits.entry(commit.into()).or_default(),
-                };
-                of_commit.insert(cluster.clone(), works);
+                counts.commits.entry(commit).or_default().insert(cluster.clone(), works);
             }
         }
         counts
@@ -66,7 +62,7 @@ impl WorkCounts {
         self.on_works.get_or_init(|| {
             let clusters_min = self.clusters.len().min(2);
             let counting = self.commits.iter().filter(|(_, named)| named.len() >= clusters_min);
-            Arc::new(counting.filter_map(|(text, _)| CommitId::parse(text)).collect())
+            Arc::new(counting.map(|(commit, _)| *commit).collect())
         })
     }
 
@@ -118,5 +114,5 @@ fn remove(counts: &mut BTreeMap<ClusterName, usize>, cluster: &ClusterName) -> b
 
 fn counted(work: Option<&ObservedWork>, source: &SourceId) -> Counted {
     let work = work.filter(|work| work.is_ours(source))?;
-    Some((work.key.cluster.clone(), work.commit.as_deref().map(Box::from)))
+    Some((work.key.cluster.clone(), work.commit))
 }

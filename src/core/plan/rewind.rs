@@ -24,14 +24,13 @@ pub fn commits_on_works(source: &SourceId, observed: &Observed) -> BTreeSet<Comm
     let first = ours().next().map(|work| &work.key.cluster);
     let has_several = ours().any(|work| Some(&work.key.cluster) != first);
     // One at a time: thousands of works name a few commits.
-    let mut texts: BTreeMap<&str, (&ClusterName, bool)> = BTreeMap::new();
+    let mut commits: BTreeMap<CommitId, (&ClusterName, bool)> = BTreeMap::new();
     for work in ours() {
-        let (Some(commit), cluster) = (work.commit.as_deref(), &work.key.cluster) else { continue };
-        let (named_by, counts) = texts.entry(commit).or_insert((cluster, !has_several));
+        let (Some(commit), cluster) = (work.commit, &work.key.cluster) else { continue };
+        let (named_by, counts) = commits.entry(commit).or_insert((cluster, !has_several));
         *counts |= *named_by != cluster;
     }
-    let counting = texts.into_iter().filter(|(_, (_, counts))| *counts);
-    counting.filter_map(|(text, _)| CommitId::parse(text)).collect()
+    commits.into_iter().filter(|(_, (_, counts))| *counts).map(|(commit, _)| commit).collect()
 }
 
 /// The commits that were applied according to the hub: the one of the record. Without one, those on

@@ -145,7 +145,7 @@ impl StatusInputs<'_> {
             code: None,
             uid: there.map(|work| work.uid.clone()),
             path: step.path.clone(),
-            commit: ours.and_then(|work| CommitId::parse(work.commit.as_deref()?)),
+            commit: ours.and_then(|work| work.commit),
             view,
         }
     }

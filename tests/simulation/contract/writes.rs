@@ -9,7 +9,7 @@ pub async fn created_work_reads_back_as_written(case: &Case<'_>) {
     assert_eq!(work.written, Some(body.digest));
     assert_eq!(work.generation, 1);
     assert!(work.is_ours(&case.source) && !work.deleting && work.prune);
-    assert_eq!(work.commit.as_deref(), Some(&*COMMIT.to_string()));
+    assert_eq!(work.commit, Some(COMMIT));
     assert_eq!(work.path.as_deref(), Some("clusters/a/web"));
     assert!(work.owned().labels.contains("team"), "{:?}", work.owned());
     assert_eq!(case.get().await, Some(work), "the answer is what is there");

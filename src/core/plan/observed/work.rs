@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::limits;
 use crate::model::defaults::TEMPLATE;
 use crate::model::digest::Digest;
-use crate::model::name::{ClusterName, SourceId, WorkKey, WorkName};
+use crate::model::name::{ClusterName, CommitId, SourceId, WorkKey, WorkName};
 use crate::model::object_digest::ObjectDigest;
 use crate::model::operation_error::{ErrorClass, OperationError};
 use crate::model::status_view::StatusView;
@@ -54,8 +54,8 @@ pub struct ObservedWork {
     pub written: Option<Digest>,
     /// When gitwork wrote it last, by the clock of the hub.
     pub written_at: Option<Timestamp>,
-    /// `gitwork.dev/commit`.
-    pub commit: Option<Box<str>>,
+    /// `gitwork.dev/commit`; `None` for what is no commit.
+    pub commit: Option<CommitId>,
     /// `gitwork.dev/path`.
     pub path: Option<Box<str>>,
     /// `spec.deleteOption` on the hub.
@@ -210,7 +210,7 @@ impl ObservedWork {
             digest,
             written,
             written_at: written_at(metadata),
-            commit: annotation(ANNOTATION_COMMIT, 64),
+            commit: annotations.get(ANNOTATION_COMMIT).and_then(|text| CommitId::parse(text)),
             path: annotation(ANNOTATION_PATH, limits::PATH_BYTES_MAX),
             delete_option,
             prune: annotations.get(ANNOTATION_PRUNE) != Some(&"false"),
