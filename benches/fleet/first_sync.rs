@@ -95,8 +95,8 @@ fn watch_cpu(process: u32) -> JoinHandle<Duration> {
     })
 }
 
-/// Creates works with a bare client, with the labels and annotations of gitwork's, which cost the API
-/// server a fourteenth; works a second.
+/// Creates works with a bare client; works a second. They have labels and annotations as gitwork's
+/// have, which cost the API server a fourteenth.
 async fn bare(hub: &Cluster, prefix: &str, layout: Layout) -> f64 {
     let count = layout.works.min(BARE_MAX);
     let client = works(hub);

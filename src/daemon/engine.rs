@@ -186,8 +186,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Begins what is due at `now`: queries of the hub, a fetch, a pass. Gives whether a due pass is
-    /// planned: that of many works takes several calls.
+    /// Begins what is due at `now`: queries of the hub, a fetch, a pass. Gives `false` if a pass is
+    /// planned in part only: that of many works takes several calls.
     async fn begin_due(&mut self, now: Instant) -> Result<bool, EngineError> {
         if self.reconciler.state.facts().is_ready()
             && let Some(call) = self.on_ready.take()

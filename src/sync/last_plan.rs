@@ -38,8 +38,8 @@ impl LastPlan {
         plan
     }
 
-    /// Plans some `works_max` works that the next plan of `inputs` would have to plan. Gives whether
-    /// none is left.
+    /// Plans some `works_max` works that the next plan of `inputs` would have to plan: see
+    /// [`IncrementalPlan::advance`].
     pub(crate) fn advance(
         &mut self,
         inputs: PlanInputs<'_>,

@@ -40,8 +40,8 @@ impl WorksToRead {
         debug_assert!(self.is_right(desired, observed), "the works are those from nothing");
     }
 
-    /// Finds them in clusters with some `works_max` works. Gives whether none is left, but for those
-    /// that changed since the first part.
+    /// Finds them in clusters with some `works_max` works. Gives whether none is left, without what
+    /// changed since the first part.
     pub(super) fn advance(
         &mut self,
         desired: &Desired,

@@ -334,7 +334,8 @@ mod tests {
                 expected.append(&mut others.clone());
                 prop_assert!(all.iter().eq(expected.iter()));
                 prop_assert_eq!(all.len(), expected.len());
-                prop_assert!(all.clusters().eq(expected.keys().map(|key| &key.cluster).collect::<BTreeSet<_>>()));
+                let clusters: BTreeSet<_> = expected.keys().map(|key| &key.cluster).collect();
+                prop_assert!(all.clusters().eq(clusters));
                 let unsorted = expected.iter().rev().map(|(key, value)| (key.clone(), *value));
                 prop_assert_eq!(&unsorted.collect::<WorksByCluster<u8>>(), &all);
             }

@@ -64,7 +64,7 @@ impl IncrementalStatus {
     }
 
     /// Computes the states of some `works_max` works, which the next [`Self::update`] would have to
-    /// compute. Gives whether none is left, but for those that changed since the first part.
+    /// compute. Gives whether none is left, without what changed since the first part.
     pub fn advance(
         &mut self,
         inputs: &StatusInputs<'_>,
