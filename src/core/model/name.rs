@@ -117,7 +117,8 @@ impl ClusterName {
         text.strip_prefix(REPLICA_SETS).map_or_else(|| Self::parse(text), Self::of_replica_sets)
     }
 
-    /// Sorts after every cluster, and before every place of ManifestWorkReplicaSets.
+    /// Sorts before every place of ManifestWorkReplicaSets. Clusters may come before and after
+    /// these.
     pub(crate) fn least_of_replica_sets() -> Self {
         Self(REPLICA_SETS.into())
     }

@@ -87,6 +87,7 @@ impl<T> WorksByCluster<T> {
     /// The entries of ManifestWorkReplicaSets.
     pub fn replica_sets(&self) -> impl Iterator<Item = (&WorkKey, &T)> {
         let places = self.clusters.range(ClusterName::least_of_replica_sets()..);
+        let places = places.take_while(|(place, _)| place.replica_set_namespace().is_some());
         places.flat_map(|(_, sets)| sets.iter())
     }
 
@@ -285,6 +286,18 @@ mod tests {
             cluster: ClusterName::parse(&format!("c{cluster}")).unwrap(),
             work: WorkName::parse(&format!("w{work}")).unwrap(),
         }
+    }
+
+    #[test]
+    fn replica_sets_are_found_among_clusters_of_any_name() {
+        let names = ["a", "z9"].map(|name| ClusterName::parse(name).unwrap());
+        let sets = ["a", "stores"].map(|name| ClusterName::of_replica_sets(name).unwrap());
+        let work = WorkName::parse("web").unwrap();
+        let key = |cluster: &ClusterName| WorkKey { cluster: cluster.clone(), work: work.clone() };
+        let all: WorksByCluster<u8> =
+            names.iter().chain(&sets).map(|cluster| (key(cluster), 0)).collect();
+        let found: Vec<&ClusterName> = all.replica_sets().map(|(key, _)| &key.cluster).collect();
+        assert_eq!(found, sets.iter().collect::<Vec<_>>());
     }
 
     proptest! {
