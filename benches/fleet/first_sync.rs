@@ -4,9 +4,7 @@ use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use futures::io::AsyncReadExt as _;
 use futures::stream::{self, StreamExt};
-use http::Request;
 use jiff::Timestamp;
 use kube::api::{DynamicObject, PostParams};
 use serde_json::{Value, json};
@@ -67,14 +65,12 @@ pub async fn sync_once(
     let [synced, written] = [took, writing].map(|seconds| layout.works as f64 / seconds);
     let after = bare(hub, &format!("{source}-after"), layout).await;
     let reference = f64::midpoint(before, after);
-    let watching = bare_with_watch(hub, &format!("{source}-watched"), layout).await;
     println!(
         "| first sync of {} works to {} clusters ({source}) | {took:.1} s: {reading:.1} s to \
          fetch and render, {planned:.2} s from there to the first write, {writing:.1} s to the \
          last one, {rest:.1} s to the end, {used:.0} µs of CPU a work; writes {written:.0}/s; from \
          start to end {synced:.0}/s; bare client {before:.0}/s before and {after:.0}/s after: \
-         ratios {:.2} and {:.2}; bare client with a watch \
-         {watching:.0}/s |",
+         ratios {:.2} and {:.2} |",
         layout.works,
         layout.clusters,
         written / reference,
@@ -124,22 +120,6 @@ async fn bare(hub: &Cluster, prefix: &str, layout: Layout) -> f64 {
         .for_each(|_| async {})
         .await;
     count as f64 / start.elapsed().as_secs_f64()
-}
-
-/// As [`bare`], while the client gets each work back by a watch, as gitwork does: the API server
-/// shares its processors with the client.
-async fn bare_with_watch(hub: &Cluster, prefix: &str, layout: Layout) -> f64 {
-    let client = hub.client();
-    let path = "/apis/work.open-cluster-management.io/v1/manifestworks";
-    let request = Request::get(format!("{path}?watch=1&labelSelector=bench%3Dbare"));
-    let mut events = client.request_stream(request.body(Vec::new()).unwrap()).await.unwrap();
-    let reader = tokio::spawn(async move {
-        let mut bytes = vec![0; 64 * 1024];
-        while events.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
-    });
-    let rate = bare(hub, prefix, layout).await;
-    reader.abort();
-    rate
 }
 
 fn last_lines(log: &Path) -> String {
