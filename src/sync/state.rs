@@ -312,6 +312,11 @@ impl SyncState {
         if !self.facts.find_works_to_read(works_max) {
             return false;
         }
+        self.advance_steps(works_max)
+    }
+
+    /// As [`Self::advance_plan`], without what is read before a plan.
+    fn advance_steps(&mut self, works_max: usize) -> bool {
         let Some(inputs) = self.facts.inputs(self.guards.policy()) else { return true };
         self.last_plan.is_current(self.facts.revision())
             || self.last_plan.advance(inputs, self.facts.revisions(), works_max)
@@ -327,17 +332,13 @@ impl SyncState {
         now: Timestamp,
         works_max: usize,
     ) -> bool {
-        let is_planned = self.facts.inputs(self.guards.policy()).is_none_or(|inputs| {
-            self.last_plan.is_current(self.facts.revision())
-                || self.last_plan.advance(inputs, self.facts.revisions(), works_max)
-        });
+        if !self.advance_steps(works_max) {
+            return false;
+        }
         let about = (failed_writes, unreachable, now);
-        let is_known = is_planned.then(|| {
-            self.with_status(about, |status, inputs, shared| {
-                status.advance(inputs, shared, works_max)
-            })
-        });
-        is_known.is_some_and(|advanced| advanced.unwrap_or(true))
+        let advanced = self
+            .with_status(about, |status, inputs, shared| status.advance(inputs, shared, works_max));
+        advanced.unwrap_or(true)
     }
 
     /// The status of the source; `None` before Git and the hub are known. The one before it gives

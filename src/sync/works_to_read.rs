@@ -59,10 +59,8 @@ impl WorksToRead {
         }
         // For many clusters at once, one pass over all is cheaper.
         let is_for_all = works_max == usize::MAX && self.due.len() > 1 + desired.works.len() / 500;
-        let count = |name: &ClusterName| {
-            desired.works.cluster(name).len().max(observed.works.cluster(name).len())
-        };
-        let names = self.due.take(works_max, count);
+        let works = |name: &ClusterName| ClusterInputs::works(desired, observed, name);
+        let names = self.due.take(works_max, works);
         if is_for_all {
             self.removed.clear();
             self.moving.clear();

@@ -84,6 +84,11 @@ impl<T> WorksByCluster<T> {
         self.clusters.get(cluster).into_iter().flat_map(|works| works.iter())
     }
 
+    /// The number of entries of one cluster.
+    pub fn len_of(&self, cluster: &ClusterName) -> usize {
+        self.clusters.get(cluster).map_or(0, |works| works.len())
+    }
+
     /// The entries of ManifestWorkReplicaSets.
     pub fn replica_sets(&self) -> impl Iterator<Item = (&WorkKey, &T)> {
         let places = self.clusters.range(ClusterName::least_of_replica_sets()..);
@@ -339,6 +344,7 @@ mod tests {
                 for one in (0..4).map(|cluster| key(cluster, 0).cluster) {
                     prop_assert!(all.of_cluster(&one).eq(WorkKey::entries_of(expected, &one)));
                     prop_assert!(all.only(&one).iter().eq(all.of_cluster(&one)));
+                    prop_assert_eq!(all.len_of(&one), all.of_cluster(&one).count());
                 }
             }
             for ((all, expected), (other, others)) in copies.iter().zip(copies.iter().rev()) {

@@ -25,6 +25,11 @@ pub struct ClusterInputs {
 }
 
 impl ClusterInputs {
+    /// How many works a cluster has, in Git or on the hub, whichever has more.
+    pub fn works(desired: &Desired, observed: &Observed, name: &ClusterName) -> usize {
+        desired.works.len_of(name).max(observed.works.len_of(name))
+    }
+
     /// The state of a cluster.
     pub fn of(desired: &Desired, observed: &Observed, name: &ClusterName) -> Self {
         let Frozen { source, deletes, clusters_beside_unnamed, .. } = &desired.frozen;

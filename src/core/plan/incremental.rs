@@ -146,11 +146,9 @@ impl IncrementalPlan {
         let mut hazards = self.hazards_of(inputs);
         // For many clusters at once, one pass over all is cheaper.
         let is_for_all = works_max == usize::MAX && self.due.len() * 4 > self.clusters.len();
-        let count = |name: &ClusterName| {
-            let in_git = inputs.desired.works.cluster(name).len();
-            in_git.max(inputs.observed.works.cluster(name).len())
-        };
-        let names = self.due.take(works_max, count);
+        let works =
+            |name: &ClusterName| ClusterInputs::works(inputs.desired, inputs.observed, name);
+        let names = self.due.take(works_max, works);
         let candidates = match is_for_all {
             true => self.all_candidates(inputs, &mut hazards),
             false => candidates_of(&names, inputs, &mut hazards),

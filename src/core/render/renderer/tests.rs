@@ -64,8 +64,6 @@ fn frozen_work_keeps_what_every_folder_of_its_name_may_have() {
     assert_eq!(known, [true, true, false]);
 }
 
-/// A folder keeps its claim beside the work of a name that it may not have, whatever becomes of
-/// that work.
 #[test]
 fn work_that_is_too_large_has_no_objects_but_those_that_were_read() {
     let large = format!("{MAP}data: {{text: {}}}\n", "x".repeat(limits::WORK_BYTES_MAX));
@@ -83,6 +81,8 @@ fn work_that_is_too_large_has_no_objects_but_those_that_were_read() {
     assert!(may_have(&desired, "shop", "any"), "it may be in the file that cannot be read");
 }
 
+/// A folder keeps its claim beside the work of a name that it may not have, whatever becomes of
+/// that work.
 #[test]
 fn folder_without_a_right_to_a_name_claims_under_its_own() {
     let policy = "[{paths: [clusters/a/web], works: [x*]}, {paths: [clusters/a/o*]}]";
