@@ -48,6 +48,9 @@ struct Args {
     /// In `steady`, each cluster has the same works
     #[arg(long)]
     equal: bool,
+    /// In `steady`, a daemon makes the first sync
+    #[arg(long)]
+    by_daemon: bool,
     /// Given by `cargo bench`
     #[arg(long, hide = true)]
     bench: bool,
@@ -80,7 +83,8 @@ fn main() {
                 first_sync::first_sync(&hub, folder.path(), Layout::of_first(works(FIRST))).await;
             }
             if wants(Part::Steady) {
-                steady::steady(&hub, folder.path(), Layout::of(works(MANY), args.equal)).await;
+                let layout = Layout::of(works(MANY), args.equal);
+                steady::steady(&hub, folder.path(), layout, args.by_daemon).await;
             }
             if wants(Part::Group) {
                 group::group(&hub, folder.path()).await;

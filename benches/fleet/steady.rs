@@ -27,12 +27,19 @@ const EVENTS: u32 = 100;
 /// Between two events, so that each one is an event of its own.
 const BETWEEN: Duration = Duration::from_millis(100);
 
-/// Prints the figures of a daemon with so many works.
-pub async fn steady(hub: &Cluster, folder: &Path, layout: Layout) {
+/// Prints the figures of a daemon with so many works. The first sync is made by a daemon, too, or
+/// by `run --once`, which is compared with a bare client.
+pub async fn steady(hub: &Cluster, folder: &Path, layout: Layout, by_daemon: bool) {
     layout.create_namespaces(hub).await;
     let server = GitServer::http(folder).start();
     let repo = layout.repository(folder, "steady.git", "");
-    sync_once(hub, (&server, &repo), SOURCE, layout).await;
+    if by_daemon {
+        let gitwork = start(hub, (&server, &repo), layout, "first sync").await;
+        pauses(&gitwork, layout.works);
+        gitwork.stop();
+    } else {
+        sync_once(hub, (&server, &repo), SOURCE, layout).await;
+    }
     assert_eq!(count(hub, &format!("gitwork.dev/source={SOURCE}")).await, layout.works);
     report_all(hub, layout).await;
 

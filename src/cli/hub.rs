@@ -52,10 +52,21 @@ impl OperationError for RuntimeError {
     }
 }
 
-/// A new async runtime.
-pub fn new_runtime() -> Result<Runtime, CommandError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    Ok(runtime.map_err(RuntimeError)?)
+/// A new async runtime, with a worker for each core or with one.
+pub fn new_runtime(workers: Workers) -> Result<Runtime, CommandError> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if workers == Workers::One {
+        builder.worker_threads(1);
+    }
+    Ok(builder.enable_all().build().map_err(RuntimeError)?)
+}
+
+/// The threads of an async runtime that do not block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workers {
+    OfEachCore,
+    /// For a program whose requests are those of one task: they wake no other thread.
+    One,
 }
 
 /// The async runtime of this command. A client of a hub works only in the runtime in which it was
@@ -65,6 +76,6 @@ pub fn runtime() -> Result<&'static Runtime, CommandError> {
     if let Some(runtime) = RUNTIME.get() {
         return Ok(runtime);
     }
-    let runtime = new_runtime()?;
+    let runtime = new_runtime(Workers::OfEachCore)?;
     Ok(RUNTIME.get_or_init(|| runtime))
 }

@@ -9,7 +9,7 @@ use gitwork_hub::client::{self, Connect};
 
 use super::error::CommandError;
 use super::exit::Exit;
-use super::hub::new_runtime;
+use super::hub::{Workers, new_runtime};
 use super::memory;
 use super::signals::Signals;
 use super::source_args::HubArgs;
@@ -23,7 +23,7 @@ where
     R: Future<Output = Result<(), E>>,
     CommandError: From<E>,
 {
-    let runtime = new_runtime()?;
+    let runtime = new_runtime(Workers::OfEachCore)?;
     let result = runtime.block_on(async {
         // First of all: a signal without a handler ends the program at once.
         let signals = Signals::install()?;

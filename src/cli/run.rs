@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::error::CommandError;
 use super::exit::Exit;
 use super::facts::watch_facts;
-use super::hub::new_runtime;
+use super::hub::{Workers, new_runtime};
 use super::output;
 use super::run_args::{LogFormat, RunArgs};
 use super::run_setup::{OpenedSource, Setup, from_file, from_flags, open_all};
@@ -29,7 +29,7 @@ pub fn run(args: &RunArgs) -> Result<Exit, CommandError> {
         Some(file) => from_file(args, file)?,
         None => from_flags(args)?,
     };
-    let runtime = new_runtime()?;
+    let runtime = new_runtime(if args.once { Workers::One } else { Workers::OfEachCore })?;
     let exit = runtime.block_on(async {
         let metrics = Arc::new(Metrics::default());
         let counted = metrics.clone();

@@ -125,11 +125,13 @@ impl Execution {
         let mut clusters: BTreeMap<ClusterName, Cluster> = BTreeMap::new();
         let mut names = Vec::new();
         for task in tasks {
-            let name = &task.key.cluster;
-            if !clusters.contains_key(name) {
-                names.push(name.clone());
-            }
-            let cluster = clusters.entry(name.clone()).or_default();
+            let cluster = match clusters.get_mut(&task.key.cluster) {
+                Some(cluster) => cluster,
+                None => {
+                    names.push(task.key.cluster.clone());
+                    clusters.entry(task.key.cluster.clone()).or_default()
+                }
+            };
             let is_delete = matches!(task.effect, Effect::Delete { .. });
             let queue = if is_delete { &mut cluster.deletes } else { &mut cluster.queue };
             queue.push_back(Waiting { task, attempts: 0 });

@@ -137,33 +137,39 @@ impl Retries {
         self.backoffs.succeeded(key);
     }
 
+    /// The works in backoff.
+    pub(crate) fn backed_off(&self) -> impl Iterator<Item = &WorkKey> {
+        self.backoffs.works()
+    }
+
     /// Drops what a new plan no longer needs. `owners`: works that are looked up before the writes
-    /// that rely on them, by the work that is written. `can_act`: works with an effect that may be
-    /// tried. Gives whether a name must be looked up: it may have become free while its work was
-    /// frozen or removed.
+    /// that rely on them, by the work that is written. `can_act`: works in backoff with an effect
+    /// that may be tried. Gives whether a name must be looked up: it may have become free while its
+    /// work was frozen or removed.
     pub(crate) fn retain(
         &mut self,
         plan: &Plan,
         facts: &SourceFacts,
         owners: &BTreeMap<WorkKey, BTreeSet<WorkKey>>,
-        can_act: &BTreeSet<&WorkKey>,
+        can_act: &BTreeSet<WorkKey>,
     ) -> bool {
         // A work without an effect that can be tried has no retry, except for look-ups: the end of
         // a backoff would wake the loop for nothing.
         self.backoffs.retain(|key| can_act.contains(key));
         // The watch does not show the deletion of a foreign work.
-        let is_taken = |step: &&PlanStep| match step.reason {
+        let is_taken = |step: &PlanStep| match step.reason {
             Reason::Conflict { .. } => true,
             Reason::BeingDeleted { .. } => facts.hub.is_foreign(&step.key),
             _ => false,
         };
-        let taken = || plan.steps.of_unsettled_clusters().filter(is_taken).map(|step| &step.key);
-        let acts = plan.effects().map(|(step, _)| &step.key);
-        let owners = owners.values().flatten();
-        let open: BTreeSet<&WorkKey> = taken().chain(acts).chain(owners).collect();
-        self.later_lookups.retain(|key, _| open.contains(key));
-        let not_looked_up = taken().filter(|key| !self.later_lookups.contains_key(*key));
-        let not_looked_up: Vec<WorkKey> = not_looked_up.cloned().collect();
+        let owners: BTreeSet<&WorkKey> = owners.values().flatten().collect();
+        self.later_lookups.retain(|key, _| {
+            let step = plan.steps.get(key);
+            step.is_some_and(|step| step.effect.is_some() || is_taken(step)) || owners.contains(key)
+        });
+        let taken = plan.steps.of_unsettled_clusters().filter(|step| is_taken(step));
+        let not_looked_up = taken.filter(|step| !self.later_lookups.contains_key(&step.key));
+        let not_looked_up: Vec<WorkKey> = not_looked_up.map(|step| step.key.clone()).collect();
         let is_any = !not_looked_up.is_empty();
         self.due_lookups.extend(not_looked_up);
         is_any

@@ -253,8 +253,12 @@ impl SyncState {
         self.unconfirmed_owners = self.facts.hub.unconfirmed_owners(&plan);
         let owners = self.unconfirmed_owners.values().flatten();
         self.retries.look_up_at(owners, self.facts.hub.settles_at());
-        let can_act = plan.effects().filter(|(step, effect)| self.may_act(step, effect));
-        let can_act = can_act.map(|(step, _)| &step.key).collect();
+        let can_act = |key: &&WorkKey| {
+            let step = plan.steps.get(key);
+            let with_effect = step.and_then(|step| Some((step, step.effect.as_ref()?)));
+            with_effect.is_some_and(|(step, effect)| self.may_act(step, effect))
+        };
+        let can_act = self.retries.backed_off().filter(can_act).cloned().collect();
         if self.retries.retain(&plan, &self.facts, &self.unconfirmed_owners, &can_act) {
             self.facts.mark_changed();
         }

@@ -68,6 +68,11 @@ impl Backoffs {
         self.waits.insert(key.clone(), Wait { goal, failures: failures.saturating_add(1), due });
     }
 
+    /// The works that wait, or have waited.
+    pub fn works(&self) -> impl Iterator<Item = &WorkKey> {
+        self.waits.keys()
+    }
+
     /// Records that the work needs no other try.
     pub fn succeeded(&mut self, key: &WorkKey) {
         self.waits.remove(key);

@@ -35,6 +35,8 @@ pub struct CandidateChange {
     pub is_deletion: bool,
     /// Whether objects move from other works to it.
     pub receives_objects: bool,
+    /// Whether Git has works that it depends on.
+    pub has_dependencies: bool,
 }
 
 impl CandidateChange {
@@ -85,15 +87,22 @@ pub fn candidates(
             reason,
             is_deletion: false,
             receives_objects,
+            has_dependencies: !work.depends_on.is_empty(),
         });
     }
     for (key, work) in inputs.removed_works() {
         let (effect, reason) = block(key).unwrap_or_else(|| wait(key, remove(work, inputs, moves)));
         let is_deletion = is_deletion(effect.as_ref(), &reason, work, inputs)
             && !moves.is_moved_away(key, inputs);
-        let (key, path) = (key.clone(), path_on_hub(work));
-        let receives_objects = false;
-        all.push(CandidateChange { key, path, effect, reason, is_deletion, receives_objects });
+        all.push(CandidateChange {
+            key: key.clone(),
+            path: path_on_hub(work),
+            effect,
+            reason,
+            is_deletion,
+            receives_objects: false,
+            has_dependencies: false,
+        });
     }
     all.sort_by(|a, b| a.key.cmp(&b.key));
     all

@@ -283,6 +283,7 @@ fn settled(steps: &ClusterSteps) -> Vec<CandidateChange> {
         reason: Reason::UpToDate,
         is_deletion: false,
         receives_objects: false,
+        has_dependencies: false,
     };
     steps.iter().map(candidate).collect()
 }

@@ -8,10 +8,12 @@ mod object_index;
 mod replica_sets;
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::config::AdoptionPolicy;
 use crate::model::approval::Target;
 use crate::model::name::{ClusterName, WorkKey};
+use crate::model::work::DesiredWork;
 use crate::plan::effect::Effect;
 use crate::plan::inputs::PlanInputs;
 use crate::plan::lint::object_index::ObjectIndex;
@@ -103,7 +105,9 @@ pub fn check(plan: &Plan, inputs: PlanInputs<'_>) -> Vec<PlanViolation> {
     let empties = deletes_everything(plan, inputs);
     let objects = ObjectIndex::new(plan, inputs);
     for (step, effect) in plan.effects() {
-        let write = Write { step, effect, inputs, objects: &objects };
+        let there = inputs.observed.works.get(&step.key);
+        let in_git = inputs.desired.works.get(&step.key).map(Arc::as_ref);
+        let write = Write { step, effect, inputs, there, in_git, objects: &objects };
         for (rule, is_broken) in [
             (BrokenRule::ForeignWork, write.is_foreign()),
             (BrokenRule::ContentNotInGit, write.has_other_content()),
@@ -144,21 +148,16 @@ struct Write<'a> {
     step: &'a PlanStep,
     effect: &'a Effect,
     inputs: PlanInputs<'a>,
+    /// The work on the hub.
+    there: Option<&'a ObservedWork>,
+    in_git: Option<&'a DesiredWork>,
     objects: &'a ObjectIndex<'a>,
 }
 
-impl<'a> Write<'a> {
-    fn on_hub(&self) -> Option<&'a ObservedWork> {
-        self.inputs.observed.works.get(&self.step.key)
-    }
-
-    fn is_in_git(&self) -> bool {
-        self.inputs.desired.works.contains_key(&self.step.key)
-    }
-
+impl Write<'_> {
     fn is_foreign(&self) -> bool {
         let source = &self.inputs.desired.source;
-        let Some(there) = self.on_hub() else {
+        let Some(there) = self.there else {
             return !matches!(self.effect, Effect::Create { .. });
         };
         if !matches!(self.effect, Effect::Adopt { .. }) {
@@ -176,15 +175,14 @@ impl<'a> Write<'a> {
 
     fn has_other_content(&self) -> bool {
         let Some(body) = self.effect.body() else { return false };
-        let in_git = self.inputs.desired.works.get(&self.step.key);
-        in_git.is_none_or(|work| work.body.digest != body.digest)
+        self.in_git.is_none_or(|work| work.body.digest != body.digest)
             && !self.is_transitional(body)
             && !self.only_stops_writing(body)
     }
 
     fn lacks_reason_from_git(&self) -> bool {
         let frozen = &self.inputs.desired.frozen;
-        let path = self.on_hub().and_then(|work| work.path.as_deref());
+        let path = self.there.and_then(|work| work.path.as_deref());
         let has_reason = match self.effect {
             // A work that gives all its objects away is deleted, and may be created again.
             Effect::Delete { .. } if matches!(self.step.reason, Reason::MovesObjects { .. }) => {
@@ -205,11 +203,13 @@ impl<'a> Write<'a> {
         let was_in_git = is_release
             || self.is_moved_away()
             || !self.inputs.last_known.is_never_in_git(&self.step.key);
-        !(has_reason && was_in_git) || self.is_in_git() || frozen.may_contain(&self.step.key, path)
+        !(has_reason && was_in_git)
+            || self.in_git.is_some()
+            || frozen.may_contain(&self.step.key, path)
     }
 
     fn lacks_precondition(&self) -> bool {
-        let Some(there) = self.on_hub() else { return self.effect.resource_version().is_some() };
+        let Some(there) = self.there else { return self.effect.resource_version().is_some() };
         let is_other_object =
             matches!(self.effect, Effect::Delete { uid, .. } if *uid != there.uid);
         let version = self.effect.resource_version();
@@ -221,16 +221,16 @@ impl<'a> Write<'a> {
         let key = &self.step.key;
         let is_suspended = desired.suspended.covers(key)
             || policy.suspensions.of(key).is_some()
-            || desired.works.get(key).is_some_and(|work| work.suspend);
+            || self.in_git.is_some_and(|work| work.suspend);
         is_suspended
             || self.goes_to_suspended_cluster()
             || desired.frozen.contains(key)
-            || self.on_hub().is_some_and(|work| work.deleting)
+            || self.there.is_some_and(|work| work.deleting)
     }
 
     /// Whether the hub has the content already, or had it by gitwork's last write.
     fn is_put_back(&self) -> bool {
-        let (Some(body), Some(there)) = (self.effect.body(), self.on_hub()) else { return false };
+        let (Some(body), Some(there)) = (self.effect.body(), self.there) else { return false };
         matches!(self.effect, Effect::Update { .. })
             && (there.written == Some(body.digest) || there.digest == body.digest)
     }
@@ -250,23 +250,27 @@ impl<'a> Write<'a> {
         if self.is_put_back() {
             return false;
         }
-        let uid = || self.on_hub().map(|work| work.uid.to_string()).unwrap_or_default();
-        // An approval of the content in Git covers what a move needs on the way there.
-        let in_git = desired.works.get(&self.step.key);
-        let version = in_git.map_or_else(uid, |work| work.body.digest.to_string());
-        let target = Target { key: self.step.key.clone(), uid: version };
-        let is_approved = [&policy.approved, &desired.approved]
-            .iter()
-            .any(|all| all.changes.contains(&target) || all.deletions.contains(&target));
         let waits_for_window =
-            policy.closed.is_some() && !is_approved && !self.inputs.is_returned(key);
+            policy.closed.is_some() && !self.is_approved() && !self.inputs.is_returned(key);
         policy.held_rewind.is_some() || waits_for_window
+    }
+
+    /// Whether an operator approves the change of the work.
+    fn is_approved(&self) -> bool {
+        let uid = || self.there.map(|work| work.uid.to_string()).unwrap_or_default();
+        // An approval of the content in Git covers what a move needs on the way there.
+        let version = self.in_git.map_or_else(uid, |work| work.body.digest.to_string());
+        let target = Target { key: self.step.key.clone(), uid: version };
+        let PlanInputs { desired, policy, .. } = self.inputs;
+        [&policy.approved, &desired.approved]
+            .iter()
+            .any(|all| all.changes.contains(&target) || all.deletions.contains(&target))
     }
 
     fn is_backed_off(&self) -> bool {
         let contention = self.inputs.policy.contentions.get(&self.step.key);
         let (Some(contention), Some(body)) = (contention, self.effect.body()) else { return false };
-        let has_content = self.on_hub().is_some_and(|there| there.digest == body.digest);
+        let has_content = self.there.is_some_and(|there| there.digest == body.digest);
         contention.waits && contention.content == body.digest && !has_content
     }
 

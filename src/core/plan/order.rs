@@ -22,7 +22,7 @@ use crate::plan::hazards::{Hazards, puts_back};
 use crate::plan::inputs::{PlanInputs, is_removed, is_unknown};
 use crate::plan::observed::ObservedWork;
 use crate::plan::reason::Reason;
-use crate::plan::step::Plan;
+use crate::plan::step::{Plan, PlanStep};
 
 /// Works of removed dependents that are followed to find a cycle: Git never had one at one commit.
 const FOLLOWED_MAX: usize = 100;
@@ -44,6 +44,11 @@ impl Order<'_> {
         let removed = self.removed_dependents();
         let found = changes.filter_map(|change| {
             let (work, awaited) = match change.effect.as_ref()? {
+                Effect::Create { .. } | Effect::Update { .. } | Effect::Adopt { .. }
+                    if !change.has_dependencies =>
+                {
+                    return None;
+                }
                 Effect::Create { .. } if !change.receives_objects => {
                     self.unavailable(&change.key)?
                 }
@@ -200,13 +205,10 @@ impl UpdateWaits {
     /// Takes the updates that wait in a plan. One that has begun to wait counts until it is made.
     pub fn record(&mut self, plan: &Plan, now: Instant) {
         self.planned = Some(now);
-        let unsettled = || plan.steps.of_unsettled_clusters();
-        let changes: BTreeSet<&WorkKey> = unsettled()
-            .filter(|step| step.effect.is_some() || step.reason.is_wait_for_update())
-            .map(|step| &step.key)
-            .collect();
-        self.since.retain(|key, _| changes.contains(key));
-        for step in unsettled().filter(|step| step.reason.is_wait_for_update()) {
+        let is_change = |step: &PlanStep| step.effect.is_some() || step.reason.is_wait_for_update();
+        self.since.retain(|key, _| plan.steps.get(key).is_some_and(is_change));
+        let unsettled = plan.steps.of_unsettled_clusters();
+        for step in unsettled.filter(|step| step.reason.is_wait_for_update()) {
             self.since.entry(step.key.clone()).or_insert(now);
         }
     }

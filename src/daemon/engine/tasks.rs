@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::error::EngineError;
 use super::git_history;
 use super::source_access::SourceAccess;
+use gitwork_core::model::name::RepoPath;
 use gitwork_core::plan::{Plan, Reason};
 use gitwork_core::render::desired::Desired;
 use gitwork_hub::execute::Task;
@@ -21,22 +22,23 @@ pub(super) async fn due_tasks(
 ) -> Result<Vec<Task>, EngineError> {
     let due = state.due(plan, now);
     let mut tasks = Vec::with_capacity(due.len());
-    let mut changed = BTreeSet::new();
+    // The folders of the tasks that lack a commit.
+    let mut folders = Vec::with_capacity(due.len());
     for (step, effect) in due {
         let (key, effect) = (step.key.clone(), effect.clone());
         // An edit on the hub is corrected: the work keeps its commit in Git.
         let commit = matches!(step.reason, Reason::EditedOnHub { .. })
             .then(|| state.facts().hub.commit_of(&key))
             .flatten();
-        if commit.is_none() {
-            changed.extend(desired.works.get(&key).map(|work| work.path.clone()));
-        }
+        let in_git = desired.works.get(&key).filter(|_| commit.is_none());
+        folders.push(in_git.map(|work| work.path.clone()));
         tasks.push(Task { key, effect, commit });
     }
+    let changed: BTreeSet<RepoPath> = folders.iter().flatten().cloned().collect();
     let commits = git_history::last_changed(source, desired.commit, changed).await?;
-    for task in tasks.iter_mut().filter(|task| task.commit.is_none()) {
-        let path = desired.works.get(&task.key).map(|work| &work.path);
-        task.commit = path.and_then(|path| commits.get(path).copied()).or(desired.commit);
+    for (task, folder) in tasks.iter_mut().zip(folders).filter(|(task, _)| task.commit.is_none()) {
+        let changed = folder.and_then(|folder| commits.get(&folder).copied());
+        task.commit = changed.or(desired.commit);
     }
     Ok(tasks)
 }

@@ -12,6 +12,9 @@ use crate::harness::eventually;
 use crate::sync::fixture::Sync;
 use crate::sync::program::{get, rights};
 
+/// How much of the log a test that fails shows.
+const LINES_SHOWN: usize = 200;
+
 /// A running `gitwork run`. It is killed when this is dropped.
 pub struct Daemon {
     child: Child,
@@ -115,7 +118,14 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        let ended = self.child.try_wait();
         let _gone = self.child.kill();
         let _reaped = self.child.wait();
+        if std::thread::panicking() {
+            let text = fs::read_to_string(&self.log).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            let last = lines[lines.len().saturating_sub(LINES_SHOWN)..].join("\n");
+            eprintln!("{} ended: {ended:?}; its last lines:\n{last}", self.log.display());
+        }
     }
 }

@@ -185,7 +185,11 @@ impl Sync {
     }
 
     pub async fn until_gone(&self, cluster: usize, name: &str) {
-        self.until(cluster, name, |work| work.map_or(Ok(()), |_| Err("it is there".into()))).await;
+        let state = |work: ManifestWork| {
+            let ManifestWork { metadata, status, .. } = work;
+            format!("it is there: {metadata:?}, {status:?}")
+        };
+        self.until(cluster, name, |work| work.map_or(Ok(()), |work| Err(state(work)))).await;
     }
 
     /// Waits until the value of the ConfigMap in the work is this one.

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::Write;
-use crate::model::defaults::TEMPLATE;
 use crate::model::digest::Digest;
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::WorkBody;
@@ -17,7 +16,7 @@ impl<'a> Write<'a> {
     /// Whether the body consists of manifests that Git has for the work or that the hub lists in
     /// it, and an object moves from it or to it.
     pub(super) fn is_transitional(&self, body: &WorkBody) -> bool {
-        let in_git = self.inputs.desired.works.get(&self.step.key);
+        let in_git = self.in_git;
         let of_hub = self.inputs.observed.content(&self.step.key);
         let mut known = in_git.map(|work| manifests(&work.body.spec.value())).unwrap_or_default();
         known.extend(of_hub.map(|content| manifests(&content.spec())).unwrap_or_default());
@@ -36,14 +35,14 @@ impl<'a> Write<'a> {
     fn shares(&self) -> bool {
         let (key, leaving) = (&self.step.key, &self.objects.works().leaving);
         let owners = |digest| leaving.get(&(&key.cluster, digest)).into_iter().flatten();
-        let mut objects = self.on_hub().into_iter().flat_map(|work| work.objects.iter());
+        let mut objects = self.there.into_iter().flat_map(|work| work.objects.iter());
         objects.any(|object| owners(object.digest).any(|other| *other != key))
     }
 
     /// The objects that the work lists on the hub and that Git has, or may have, in another work,
     /// or that it keeps until its cluster gets another content.
     fn gives(&self) -> impl Iterator<Item = ObjectDigest> {
-        let there = self.on_hub();
+        let there = self.there;
         let content = self.inputs.observed.content(&self.step.key);
         let spec = content.map(|content| WorkSpec::of(content.spec())).unwrap_or_default();
         let objects = there.into_iter().flat_map(|work| work.objects.iter());
@@ -53,8 +52,7 @@ impl<'a> Write<'a> {
 
     fn wanted_elsewhere(&self, digest: ObjectDigest, manifest: Option<&Value>) -> bool {
         let key = &self.step.key;
-        let in_git = self.inputs.desired.works.get(key);
-        if in_git.is_some_and(|work| work.object(digest).is_some()) {
+        if self.in_git.is_some_and(|work| work.object(digest).is_some()) {
             return false;
         }
         // What an earlier content of a group lacks stays until the cluster gets another one.
@@ -77,8 +75,7 @@ impl<'a> Write<'a> {
 
     /// Whether Git has an object in the work that another work lists on the hub.
     fn receives(&self) -> bool {
-        let key = &self.step.key;
-        let Some(in_git) = self.inputs.desired.works.get(key) else { return false };
+        let Some(in_git) = self.in_git else { return false };
         in_git.objects.iter().any(|object| self.others(object.digest).next().is_some())
     }
 
@@ -91,13 +88,16 @@ impl<'a> Write<'a> {
 
     /// Whether Git has every object of the work in other works.
     pub(super) fn is_moved_away(&self) -> bool {
-        let objects = self.on_hub().map_or(0, |work| work.objects.len());
+        let objects = self.there.map_or(0, |work| work.objects.len());
         objects > 0 && self.gives().count() == objects
     }
 
     pub(super) fn loses_moved_object(&self) -> bool {
-        let Some(there) = self.on_hub() else { return false };
+        let Some(there) = self.there else { return false };
         if !there.is_ours(&self.inputs.desired.source) || !there.agent.seen {
+            return false;
+        }
+        if self.gives().next().is_none() {
             return false;
         }
         let left = match self.effect {
@@ -133,11 +133,10 @@ impl<'a> Write<'a> {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        let is_empty = |body: &WorkBody| {
-            let spec = body.spec.value();
-            manifests(spec.get(TEMPLATE).unwrap_or(&spec)).is_empty()
-        };
-        self.effect.body().is_some_and(|body| is_empty(body))
+        let Some(body) = self.effect.body() else { return false };
+        // The objects of what Git has are known.
+        let in_git = self.in_git.filter(|work| work.body.digest == body.digest);
+        in_git.is_none_or(|work| work.objects.is_empty()) && body.spec.has_no_manifests()
     }
 }
 

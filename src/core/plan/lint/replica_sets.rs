@@ -47,7 +47,7 @@ impl Write<'_> {
     pub(super) fn hands_over(&self) -> bool {
         self.step.key.is_replica_set()
             && matches!(self.step.reason, Reason::ReplicaSetGives { .. })
-            && !self.is_in_git()
+            && self.in_git.is_none()
     }
 
     /// Whether a set is deleted with an object that Git has in a work of the cluster which does not

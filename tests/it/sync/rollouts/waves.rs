@@ -171,7 +171,7 @@ async fn until_shown_with(sync: &Sync, line: &str, is_it: impl Fn(&Value) -> boo
 #[tokio::test(flavor = "multi_thread")]
 async fn rollout_status_shows_the_waves_and_what_lets_them_go_on() {
     let sync = Sync::new(3).await;
-    commit(&sync, "one");
+    commit_with(&sync, "one", ("hold", "10m"));
     let daemon = Daemon::start(&sync, &config(&sync, &json!({}))).await;
     sync.until_value(0, "web", "one").await;
     let is_progressing = |value: &Value| value["waves"][0]["progressing"] == 1;
