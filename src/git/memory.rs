@@ -7,7 +7,7 @@ const CACHE_BYTES_MAX: isize = 4 * 1024 * 1024;
 const WINDOW_BYTES: usize = 1024 * 1024;
 /// Bytes of all packs that are mapped. What is mapped counts as the process's memory once it was
 /// read; libgit2 would keep all of each pack.
-const MAPPED_BYTES_MAX: usize = 16 * 1024 * 1024;
+const MAPPED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Bounds what libgit2 keeps. To be called before the process has a second thread.
 pub fn bound() {
