@@ -168,6 +168,11 @@ impl ConfiguredSource {
     }
 }
 
+/// As many threads as the machine has cores for this process.
+pub(super) fn threads_of_machine() -> usize {
+    available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
 impl ReadArgs {
     /// The source that the arguments name, checked without network.
     pub fn configured_source(&self) -> Result<ConfiguredSource, CommandError> {
@@ -177,8 +182,7 @@ impl ReadArgs {
     }
 
     fn threads(&self) -> usize {
-        let threads = self.threads.map_or_else(available_parallelism, Ok);
-        threads.map_or(1, NonZeroUsize::get)
+        self.threads.map_or_else(threads_of_machine, NonZeroUsize::get)
     }
 
     /// What the hub says of clusters, if the arguments name a file.

@@ -1,15 +1,14 @@
 //! The daemon's set-up, from flags or from its file.
 
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::daemon_file::{self, in_file};
 use super::error::CommandError;
+use super::read_args::threads_of_machine;
 use super::run_args::RunArgs;
 use super::source_args::HubArgs;
 use gitwork_api::names::check_label;
@@ -74,9 +73,8 @@ pub(super) fn open_all(setups: Vec<SourceSetup>) -> Result<Vec<OpenedSource>, Co
 /// Opens a source, with its verification and the checkpoint on its status branch.
 fn open(sources: &Sources, setup: SourceSetup) -> Result<OpenedSource, CommandError> {
     let SourceSetup { config, verification, options, reporting } = setup;
-    let threads = available_parallelism().map_or(1, NonZeroUsize::get);
     let source = sources.open_to_sync(config)?.with_verification(verification)?;
-    let source = source.with_threads(threads);
+    let source = source.with_threads(threads_of_machine());
     let source = match &reporting.status_branch {
         Some(status) => source.with_checkpoint(&status.branch),
         None => source,

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::value_path::value_at;
@@ -77,29 +76,6 @@ impl SpecText {
         place.into_iter().for_each(|all| all.extend(manifests.iter().map(CompressedJson::value)));
         spec
     }
-
-    /// Whether it lists no manifests, or in a ManifestWorkReplicaSet its template does not. No
-    /// values are read for that.
-    pub fn has_no_manifests(&self) -> bool {
-        let Some((first, [])) = self.0.split_first() else { return false };
-        let lists: SpecLists = first.read().unwrap_or_default();
-        let workload = lists.manifest_work_template.map_or(lists.workload, |spec| spec.workload);
-        workload.manifests.is_empty()
-    }
-}
-
-/// The part of a spec that says how many manifests it has.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct SpecLists {
-    workload: Workload,
-    manifest_work_template: Option<Box<SpecLists>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Workload {
-    manifests: Vec<IgnoredAny>,
 }
 
 /// `Value::to_string` gives the same in a third more time. No key is other than a string.
@@ -171,16 +147,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn manifests_of_a_replica_set_are_those_of_its_template() {
-        let of = |manifests: Value| {
-            let template = json!({"workload": {"manifests": manifests}});
-            SpecText::new(&json!({"manifestWorkTemplate": template, "placementRefs": []}))
-        };
-        assert!(of(json!([])).has_no_manifests());
-        assert!(!of(json!([{"kind": "ConfigMap"}])).has_no_manifests());
-    }
-
-    #[test]
     fn spec_of_any_size_reads_back_the_same() {
         let large = json!({"kind": "ConfigMap", "data": {"a": "x".repeat(PARTS_FROM_BYTES)}});
         let small = json!({"kind": "ConfigMap", "data": {"a": 1.5}});
@@ -195,8 +161,6 @@ mod tests {
         ] {
             let text = SpecText::new(&spec);
             assert_eq!((text.value(), text.parts().len()), (spec.clone(), parts));
-            let manifests = spec.pointer("/workload/manifests").and_then(Value::as_array);
-            assert_eq!(text.has_no_manifests(), manifests.is_none_or(Vec::is_empty), "{spec}");
             let packed = text.compressed();
             for one in [&text, &packed] {
                 let read: Value = serde_json::from_str(&one.text()).unwrap();

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::Write;
+use crate::model::defaults::TEMPLATE;
 use crate::model::digest::Digest;
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::WorkBody;
@@ -97,7 +98,8 @@ impl<'a> Write<'a> {
         if !there.is_ours(&self.inputs.desired.source) || !there.agent.seen {
             return false;
         }
-        if self.gives().next().is_none() {
+        let given: Vec<ObjectDigest> = self.gives().collect();
+        if given.is_empty() {
             return false;
         }
         let left = match self.effect {
@@ -108,7 +110,7 @@ impl<'a> Write<'a> {
                 manifests.iter().filter_map(ObjectDigest::of_manifest).collect()
             }
         };
-        let mut lost = self.gives().filter(|digest| !left.contains(digest));
+        let mut lost = given.into_iter().filter(|digest| !left.contains(digest));
         // An agent that has not reported may own what it has not on record, and keep it.
         let is_reported = there.agent.has_settled(there.generation);
         lost.any(|digest| {
@@ -134,9 +136,13 @@ impl<'a> Write<'a> {
 
     pub(super) fn is_empty(&self) -> bool {
         let Some(body) = self.effect.body() else { return false };
-        // The objects of what Git has are known.
+        // The objects of what Git has are known: it need not be parsed.
         let in_git = self.in_git.filter(|work| work.body.digest == body.digest);
-        in_git.is_none_or(|work| work.objects.is_empty()) && body.spec.has_no_manifests()
+        if in_git.is_some_and(|work| !work.objects.is_empty()) {
+            return false;
+        }
+        let spec = body.spec.value();
+        manifests(spec.get(TEMPLATE).unwrap_or(&spec)).is_empty()
     }
 }
 
