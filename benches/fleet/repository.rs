@@ -1,7 +1,8 @@
 //! The repositories that the benchmark syncs: works with three manifests, 2 KiB in all.
 
+use std::io::{BufWriter, Write as _};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use futures::stream::{self, StreamExt};
 use gitwork_core::model::digest::Digest;
@@ -74,28 +75,34 @@ impl Layout {
     }
 
     /// A repository with all works in one commit. `prefix`: before the name of each work.
+    ///
+    /// `git fast-import` writes one pack, as a Git server has it. After the deletion of many loose
+    /// objects, ext4 would take milliseconds for each new file of the mirror.
     pub fn repository(self, folder: &Path, name: &str, prefix: &str) -> Repo {
         let repo = Repo::create(&folder.join(name));
-        let place = |work| self.path(work).replace("/work-", &format!("/{prefix}work-"));
-        let files: Vec<(String, String)> =
-            (0..self.works).map(|work| (place(work), self.file(work, "first"))).collect();
-        let files: Vec<(&str, Option<&str>)> =
-            files.iter().map(|(path, text)| (path.as_str(), Some(text.as_str()))).collect();
-        repo.commit("main", &files);
-        repack(&repo);
+        let git = |args: &[&str]| {
+            let mut git = Command::new("git");
+            git.arg("-C").arg(repo.path()).args(args);
+            git
+        };
+        let mut import = git(&["fast-import", "--quiet"]).stdin(Stdio::piped()).spawn().unwrap();
+        let mut input = BufWriter::new(import.stdin.take().unwrap());
+        let commit = "commit refs/heads/main\ncommitter a <a@example.com> 1600000000 +0000\ndata 0";
+        writeln!(input, "{commit}").unwrap();
+        for work in 0..self.works {
+            let path = self.path(work).replace("/work-", &format!("/{prefix}work-"));
+            let text = self.file(work, "first");
+            writeln!(input, "M 100644 inline {path}\ndata {}\n{text}", text.len()).unwrap();
+        }
+        drop(input);
+        assert!(import.wait().unwrap().success());
+        assert!(git(&["repack", "-adfq"]).status().unwrap().success());
         repo
     }
 }
 
 fn name(number: usize) -> String {
     format!("work-{number:03}")
-}
-
-/// Packs the objects, as on a Git server: it does not read a file for each of them.
-fn repack(repo: &Repo) {
-    let mut git = Command::new("git");
-    git.arg("-C").arg(repo.path()).args(["repack", "-adq"]);
-    assert!(git.status().unwrap().success());
 }
 
 /// Three manifests, 2 KiB in all. `number`: of their names. They become as small by compression as

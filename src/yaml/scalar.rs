@@ -1,5 +1,6 @@
 //! Resolves scalars as go-yaml v2 does (YAML 1.1 with deviations), then Go's JSON.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 
@@ -83,11 +84,25 @@ fn number(text: &str) -> Option<Value> {
     if !first.is_ascii_digit() && first != b'+' && first != b'-' {
         return None;
     }
-    if is_timestamp(text) {
+    if !text.bytes().all(may_be_in_number) || is_timestamp(text) {
         return None;
     }
-    let text: String = text.chars().filter(|c| *c != '_').collect();
+    let text = without_underscores(text);
     integer(&text).or_else(|| float(&text)).map(json_number)
+}
+
+/// Whether a number may have this byte: a digit of any base, the letter of a base, a point, an
+/// exponent or a sign. Most texts that begin with a digit have another one.
+fn may_be_in_number(byte: u8) -> bool {
+    byte.is_ascii_hexdigit()
+        || matches!(byte, b'x' | b'X' | b'o' | b'O' | b'.' | b'_' | b'+' | b'-')
+}
+
+fn without_underscores(text: &str) -> Cow<'_, str> {
+    match text.contains('_') {
+        true => Cow::Owned(text.replace('_', "")),
+        false => Cow::Borrowed(text),
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -103,13 +118,12 @@ fn integer(text: &str) -> Option<Parsed> {
         b'+' => (false, text.get(1..)?),
         _ => (false, text),
     };
-    let lower = digits.to_ascii_lowercase();
-    let (radix, digits) = match (lower.get(..2), lower.get(2..)) {
-        (Some("0x"), Some(rest)) => (16, rest),
-        (Some("0o"), Some(rest)) => (8, rest),
-        (Some("0b"), Some(rest)) => (2, rest),
-        _ if lower.len() > 1 && lower.starts_with('0') => (8, lower.get(1..)?),
-        _ => (10, lower.as_str()),
+    let (radix, digits) = match (digits.get(..2), digits.get(2..)) {
+        (Some("0x" | "0X"), Some(rest)) => (16, rest),
+        (Some("0o" | "0O"), Some(rest)) => (8, rest),
+        (Some("0b" | "0B"), Some(rest)) => (2, rest),
+        _ if digits.len() > 1 && digits.starts_with('0') => (8, digits.get(1..)?),
+        _ => (10, digits),
     };
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_alphanumeric()) {
         return None;
@@ -204,8 +218,7 @@ pub fn tagged(tag: &str, text: &str) -> Result<Scalar, TagError> {
 
 /// Whether a plain scalar that is a number is written as an integer: no point, no exponent.
 fn is_integer(text: &str) -> bool {
-    let text: String = text.chars().filter(|c| *c != '_').collect();
-    integer(&text).is_some()
+    integer(&without_underscores(text)).is_some()
 }
 
 /// Returns the text of a mapping key that is a number. go-yaml writes fractions with the digits of

@@ -1,7 +1,7 @@
 //! The spec of a ManifestWork as text, in parts that works can share.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
+use std::io;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -95,23 +95,28 @@ fn object_text<'a>(fields: impl Iterator<Item = (&'a str, String)>) -> String {
 }
 
 /// A text that ends with an error before it has [`PARTS_FROM_BYTES`].
-struct SmallText(String);
+struct SmallText(Vec<u8>);
 
 impl SmallText {
     /// The text of a small value.
     fn of(value: &Value) -> Option<CompressedJson> {
-        let mut text = Self(String::new());
-        write!(text, "{value}").ok()?;
-        Some(CompressedJson::plain(&text.0))
+        let mut text = Self(Vec::new());
+        serde_json::to_writer(&mut text, value).ok()?;
+        // JSON is UTF-8.
+        Some(CompressedJson::plain(&String::from_utf8(text.0).ok()?))
     }
 }
 
-impl fmt::Write for SmallText {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        if self.0.len() + text.len() >= PARTS_FROM_BYTES {
-            return Err(fmt::Error);
+impl io::Write for SmallText {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() >= PARTS_FROM_BYTES {
+            return Err(io::ErrorKind::FileTooLarge.into());
         }
-        self.0.push_str(text);
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }

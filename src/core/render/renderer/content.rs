@@ -182,12 +182,17 @@ impl SharedContent {
             body.spec = SpecText::from_parts([].into());
             return 0;
         }
-        let (mut spec, mut added) = (body.spec.parts().clone(), 0);
-        if !self.specs.contains(&spec) {
-            spec = spec.iter().map(|part| self.text(part, &mut added)).collect();
-        }
-        let bytes = spec_bytes(&spec);
-        added += share(&mut self.specs, &mut spec, bytes);
+        let mut added = 0;
+        let spec = match self.specs.get(body.spec.parts()) {
+            Some(known) => known.clone(),
+            None => {
+                let parts = body.spec.parts().iter();
+                let spec: Arc<[_]> = parts.map(|part| self.text(part, &mut added)).collect();
+                added += spec_bytes(&spec);
+                self.specs.insert(spec.clone());
+                spec
+            }
+        };
         body.spec = SpecText::from_parts(spec);
         added
     }

@@ -7,6 +7,7 @@ use crate::clock::monotonic;
 use crate::engine::error::EngineError;
 use crate::engine::facts_input::FactsInput;
 use crate::engine::pass::Pass;
+use crate::engine::source_access::Fetched;
 use gitwork_core::plan::Plan;
 use gitwork_core::render::desired::Desired;
 use gitwork_hub::HubEvent;
@@ -18,8 +19,7 @@ impl Reconciler {
         mut self,
         mut facts: FactsInput,
     ) -> Result<(Plan, Arc<Desired>), EngineError> {
-        self.read_hub().await?;
-        let mut read = self.read_git().await?;
+        let mut read = self.read_both().await?;
         facts.end_read(&read.desired);
         if let Some(of_hub) = facts.first().await {
             self.source.set_facts(of_hub);
@@ -36,7 +36,13 @@ impl Reconciler {
             let now = monotonic();
             let lookups = self.state.take_lookups(now);
             self.finish(Pass::look_up(&self.hub, lookups)).await;
-            let Some((_, tasks)) = self.plan(now).await? else { break };
+            let mut planned = self.plan(now).await?;
+            if planned.is_none() && self.state.guards().rewind().doubts_read() {
+                // Git was read before the hub.
+                read = self.read_git().await?;
+                planned = self.plan(now).await?;
+            }
+            let Some((_, tasks)) = planned else { break };
             let pass = self.execute(tasks);
             self.finish(pass).await;
         }
@@ -46,6 +52,18 @@ impl Reconciler {
             Some(failure) => Err(EngineError::VerificationFailed(failure)),
             None => Ok((Arc::unwrap_or_clone(plan), read.desired)),
         }
+    }
+
+    /// Reads the hub while Git is fetched and rendered, unless the hub says which commit was
+    /// verified.
+    async fn read_both(&mut self) -> Result<SourceState, EngineError> {
+        if self.source.needs_verification_base() {
+            self.read_hub().await?;
+            return self.read_git().await;
+        }
+        self.begin_fetch(None);
+        self.read_hub().await?;
+        self.end_read_git().await
     }
 
     async fn read_hub(&mut self) -> Result<(), EngineError> {
@@ -58,15 +76,14 @@ impl Reconciler {
     }
 
     async fn read_git(&mut self) -> Result<SourceState, EngineError> {
-        self.set_earlier_contents();
-        let facts = self.state.facts_mut();
-        let (base, known) = (facts.verification_base(), facts.known_commits());
-        facts.history.read_after(known);
-        let read = self.source.query(move |reader, cancel| {
-            reader.set_verification_base(base.unwrap_or_default());
-            reader.read(cancel)
-        });
-        let read = read.await?.ok_or(EngineError::Panic)??;
+        self.begin_fetch(None);
+        self.end_read_git().await
+    }
+
+    async fn end_read_git(&mut self) -> Result<SourceState, EngineError> {
+        let Fetched { read, known_before, .. } = self.source.fetched().await?;
+        let read = read?;
+        self.state.facts_mut().history.read_after(known_before);
         self.observe_known_record();
         if !self.state.facts().record.is_known() {
             self.state.set_record(self.hub.record(&self.id).await?);
