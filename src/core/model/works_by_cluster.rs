@@ -27,6 +27,16 @@ pub type Entries<'a, T> = FlatMap<
     fn(&'a ClusterWorks<T>) -> btree_map::Iter<'a, WorkKey, T>,
 >;
 
+/// More entries of one cluster are not packed: to move them takes too long for one step.
+const PACKED_MAX: usize = 4_096;
+
+/// Whether a map that has grown to this length by single entries is made anew. One that grows in
+/// order leaves half of each of its nodes empty; so at most an eighth of the entries have room for
+/// others. Each entry is moved some six times.
+fn is_to_pack(len: usize) -> bool {
+    (16..=PACKED_MAX).contains(&len) && len.is_multiple_of((len.next_power_of_two() / 8).max(8))
+}
+
 impl<T> Default for WorksByCluster<T> {
     fn default() -> Self {
         Self { clusters: BTreeMap::new(), len: 0 }
@@ -144,10 +154,24 @@ impl<T> WorksByCluster<T> {
 impl<T: Clone> WorksByCluster<T> {
     /// Sets the entry of a work. Gives the one before.
     pub fn insert(&mut self, key: WorkKey, value: T) -> Option<T> {
-        let works = self.clusters.entry(key.cluster.clone()).or_default();
-        let before = Arc::make_mut(works).insert(key, value);
-        self.len += usize::from(before.is_none());
+        let works = Arc::make_mut(self.clusters.entry(key.cluster.clone()).or_default());
+        let before = works.insert(key, value);
+        if before.is_none() {
+            self.len += 1;
+            if is_to_pack(works.len()) {
+                *works = std::mem::take(works).into_iter().collect();
+            }
+        }
         before
+    }
+
+    /// A work's key with the names that the map has already, which saves those of `key`.
+    pub fn shared_key(&self, key: WorkKey) -> WorkKey {
+        let Some((cluster, works)) = self.clusters.get_key_value(&key.cluster) else { return key };
+        match works.get_key_value(&key) {
+            Some((known, _)) => known.clone(),
+            None => WorkKey { cluster: cluster.clone(), work: key.work },
+        }
     }
 
     /// The values, sorted by work. Those that others hold, too, are copied.
@@ -213,11 +237,11 @@ impl<T: Clone> WorksByCluster<T> {
         self.clusters.values_mut().flat_map(|works| Arc::make_mut(works).values_mut())
     }
 
-    /// Keeps the entries of these works. Clusters of which all stay remain shared.
-    pub fn retain(&mut self, keeps: impl Fn(&WorkKey) -> bool) {
+    /// Keeps the entries that match. Clusters of which all stay remain shared.
+    pub fn retain(&mut self, keeps: impl Fn(&WorkKey, &T) -> bool) {
         self.clusters.retain(|_, works| {
-            if !works.keys().all(&keeps) {
-                Arc::make_mut(works).retain(|key, _| keeps(key));
+            if !works.iter().all(|(key, value)| keeps(key, value)) {
+                Arc::make_mut(works).retain(|key, value| keeps(key, value));
             }
             !works.is_empty()
         });
@@ -325,7 +349,7 @@ mod tests {
                     }
                     2 => prop_assert_eq!(all.remove(&key), expected.remove(&key)),
                     _ => {
-                        all.retain(|one| *one < key);
+                        all.retain(|one, _| *one < key);
                         expected.retain(|one, _| *one < key);
                         if let Some(at) = all.get_mut(&key) {
                             *at = value;

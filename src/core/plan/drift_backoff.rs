@@ -7,7 +7,7 @@
 //! comes as soon as the wait allows, up to a bound. The edits of a slow writer are still put back
 //! at once, and changes in Git are always written at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use gitwork_retry::Backoff;
 
 use crate::model::digest::Digest;
 use crate::model::name::WorkKey;
+use crate::model::works_by_cluster::WorksByCluster;
 use crate::plan::conflicting_manager::ConflictingManager;
 
 /// Up to this number of put-backs in a row count as edits by hand.
@@ -72,7 +73,12 @@ pub struct Written {
 /// choice.
 #[derive(Debug, Clone, Default)]
 pub struct DriftBackoffs {
-    works: BTreeMap<WorkKey, Last>,
+    /// Some are calm: they are forgotten together, every [`CALM`].
+    works: WorksByCluster<Last>,
+    /// Those that were put back.
+    put_back: BTreeSet<WorkKey>,
+    /// When calm works were last forgotten.
+    forgotten_at: Duration,
 }
 
 /// The last write of a work.
@@ -120,7 +126,7 @@ impl DriftBackoffs {
     /// replaces an edit.
     pub fn wrote(&mut self, key: &WorkKey, written: Written, now: Duration) {
         let Written { content, edited, by } = written;
-        let before = self.works.remove(key).filter(|last| !last.is_calm(now));
+        let before = self.works.get(key).filter(|last| !last.is_calm(now)).cloned();
         let again = before.as_ref().is_some_and(|last| last.content == content);
         let after = before.as_ref().map_or(Duration::MAX, |last| now.saturating_sub(last.at));
         let mut drift = before.and_then(|last| last.drift);
@@ -128,29 +134,49 @@ impl DriftBackoffs {
             let first = || Box::new(Drift { times: 0, rounds: 0, by: by.clone() });
             drift.get_or_insert_with(first).go_on(after, by.clone());
         }
+        match &drift {
+            Some(_) => self.put_back.insert(key.clone()),
+            None => self.put_back.remove(key),
+        };
         self.works.insert(key.clone(), Last { content, at: now, drift });
     }
 
-    /// The contentions at `now`. Forgets the works without an edit for [`CALM`].
+    /// The contentions at `now`. Forgets the works without an edit for [`CALM`], sooner or later.
     pub fn contentions(&mut self, now: Duration) -> Contentions {
-        self.works.retain(|_, last| !last.is_calm(now));
-        let contentions = self.works.iter().filter_map(|(key, last)| {
-            let drift = last.drift.as_ref().filter(|drift| drift.rounds > 0)?;
+        if now.saturating_sub(self.forgotten_at) >= CALM {
+            self.forget_calm(now);
+        }
+        let contentions = self.drifting(now).map(|(key, last, drift)| {
             let wait = drift.wait();
             let waits = now < last.at.saturating_add(wait);
             let (manager, times, content) = (drift.by.clone(), drift.times, last.content);
-            Some((key.clone(), Arc::new(Contention { manager, times, wait, content, waits })))
+            (key.clone(), Arc::new(Contention { manager, times, wait, content, waits }))
         });
         contentions.collect()
     }
 
     /// The next time at which the contentions change without a write: a wait or a contention ends.
     pub fn next_change(&self, now: Duration) -> Option<Duration> {
-        let ends = self.works.values().filter_map(|last| {
-            let drift = last.drift.as_ref().filter(|drift| drift.rounds > 0)?;
-            Some([last.at.saturating_add(drift.wait()), last.at.saturating_add(CALM)])
+        let ends = self.drifting(now).flat_map(|(_, last, drift)| {
+            [last.at.saturating_add(drift.wait()), last.at.saturating_add(CALM)]
         });
-        ends.flatten().filter(|end| *end > now).min()
+        ends.filter(|end| *end > now).min()
+    }
+
+    /// The works with a wait that are not calm.
+    fn drifting(&self, now: Duration) -> impl Iterator<Item = (&WorkKey, &Last, &Drift)> {
+        self.put_back.iter().filter_map(move |key| {
+            let last = self.works.get(key).filter(|last| !last.is_calm(now))?;
+            let drift = last.drift.as_deref().filter(|drift| drift.rounds > 0)?;
+            Some((key, last, drift))
+        })
+    }
+
+    fn forget_calm(&mut self, now: Duration) {
+        self.forgotten_at = now;
+        let Self { works, put_back, .. } = self;
+        works.retain(|_, last| !last.is_calm(now));
+        put_back.retain(|key| works.contains_key(key));
     }
 }
 

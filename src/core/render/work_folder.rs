@@ -44,7 +44,7 @@ use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
 use crate::model::diagnostic_sink::ScopedDiagnostic;
 use crate::model::kinds::{CrdNames, Found, KindIndex};
 use crate::model::manifest::{Identity, Manifest, Origin};
-use crate::model::name::{ClusterName, ObjectId, RepoPath, WorkKey, WorkName};
+use crate::model::name::{ObjectId, RepoPath, WorkKey, WorkName};
 use crate::model::snapshot::{ObjectError, Objects};
 use crate::model::work::{DesiredWork, NamedObject};
 use crate::render::desired::FrozenObjects;
@@ -147,7 +147,7 @@ pub fn render(
     let mut files = FolderFiles::new(objects, inherited.parsed, diagnostics);
     let work_file = files.work_file(found.work_file.as_ref())?;
     let folder = FolderConfig { path, work_file: work_file.as_ref() };
-    let key = work_key(&folder, inherited.cluster, &mut files.diagnostics);
+    let key = work_key(&folder, &folder_key, &mut files.diagnostics);
     let replaces_group = check_replaces(&folder, inherited, &mut files.diagnostics);
     let depends_on = dependencies::read(&folder, &mut files.diagnostics);
     check_delivery(&folder, inherited, &mut files.diagnostics);
@@ -453,15 +453,17 @@ fn check_delivery(
 /// The most that the value of a label has, in bytes.
 const LABEL_BYTES_MAX: usize = 63;
 
-/// The key that work.yaml or the folder's name gives.
+/// The key that work.yaml or the folder's name gives. `of_folder`: the key by the folder's name,
+/// which the work shares if it has this name.
 fn work_key(
     folder: &FolderConfig<'_>,
-    cluster: &ClusterName,
+    of_folder: &WorkKey,
     diagnostics: &mut WorkDiagnostics<'_>,
 ) -> Option<WorkKey> {
     let text = folder.work_name();
     match WorkName::parse(text) {
-        Ok(work) => Some(WorkKey { cluster: cluster.clone(), work }),
+        Ok(work) if work == of_folder.work => Some(of_folder.clone()),
+        Ok(work) => Some(WorkKey { work, ..of_folder.clone() }),
         Err(why) => {
             let text = truncate_chars(text, limits::MESSAGE_TEXT_CHARS_MAX);
             let message = format!("{text:?} cannot be the name of a ManifestWork: it {why}");

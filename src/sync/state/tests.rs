@@ -170,7 +170,7 @@ impl World {
                 frozen.works.insert(key.clone());
             }
             let Desired { works, frozen, .. } = &mut self.desired;
-            works.retain(|key| !frozen.contains(key));
+            works.retain(|key, _| !frozen.contains(key));
         }
         self.push();
     }

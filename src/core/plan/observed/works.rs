@@ -135,8 +135,9 @@ impl Observed {
 
     /// Records the state of a work, unless a newer one is known: a watch may deliver a state that
     /// is older than the response to a write.
-    fn record(&mut self, work: ObservedWork) {
+    fn record(&mut self, mut work: ObservedWork) {
         if !self.is_outdated(&work) {
+            work.key = self.works.shared_key(work.key);
             self.works.insert(work.key.clone(), work);
         }
     }
@@ -187,9 +188,13 @@ impl Observed {
         answer: Option<ObservedWork>,
     ) {
         let answer = answer.filter(|work| !self.is_gone(work));
-        let (Some(work), false) = (answer, matches!(effect, Effect::Release { .. })) else {
+        let (Some(mut work), false) = (answer, matches!(effect, Effect::Release { .. })) else {
             return self.forget(key);
         };
+        if work.key == *key {
+            // The plan has these names already.
+            work.key = key.clone();
+        }
         let is_as_sent = match effect {
             Effect::Create { body } | Effect::Update { body, .. } | Effect::Adopt { body, .. } => {
                 work.digest == body.digest
@@ -235,8 +240,19 @@ impl Observed {
 }
 
 impl FromIterator<ObservedWork> for WorksByCluster<ObservedWork> {
+    /// Works of one cluster in a row share its name.
     fn from_iter<I: IntoIterator<Item = ObservedWork>>(works: I) -> Self {
-        works.into_iter().map(|work| (work.key.clone(), work)).collect()
+        let mut last: Option<ClusterName> = None;
+        let with_key = |mut work: ObservedWork| {
+            match &last {
+                Some(cluster) if *cluster == work.key.cluster => {
+                    work.key.cluster = cluster.clone();
+                }
+                _ => last = Some(work.key.cluster.clone()),
+            }
+            (work.key.clone(), work)
+        };
+        works.into_iter().map(with_key).collect()
     }
 }
 

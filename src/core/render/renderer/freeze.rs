@@ -51,7 +51,7 @@ impl Renderer {
             }
         }
         if frozen.source || !frozen.clusters.is_empty() || !frozen.works.is_empty() {
-            works.retain(|key| !frozen.contains(key));
+            works.retain(|key, _| !frozen.contains(key));
             // Of several folders with works of one name, each has its own objects.
             let rendered =
                 self.folders(|_| true).filter_map(|(_, rendered)| rendered.work.as_ref());

@@ -577,7 +577,7 @@ proptest! {
         }
         let facts = facts(&["c1 h=hub l=other", "c2"]);
         let mut grouped = render(&grouped, Some(facts.clone()));
-        grouped.works.retain(|key| key.cluster.as_str() == "c1");
+        grouped.works.retain(|key, _| key.cluster.as_str() == "c1");
         let copied = render(&copied, Some(facts));
         prop_assert_eq!(sent(&copied).len(), 1, "{:?}", messages(&copied));
         prop_assert_eq!(sent(&grouped), sent(&copied));
