@@ -163,12 +163,9 @@ impl StatusBranch {
 
     /// The tree of a status, built on the previous tree if there is one.
     fn render(&mut self, status: &Arc<SourceStatus>) -> Result<Oid, PushError> {
-        let (before, base) = match &self.rendered {
-            Some((before, tree)) => (Some(&**before), Some(*tree)),
-            None => (None, None),
-        };
-        let changes = file_changes(before, status);
-        let tree = match (base, changes.is_empty()) {
+        let (before, base) = self.rendered.clone().unzip();
+        let changes = file_changes(before.as_deref(), status);
+        let tree = match (base, changes.len() == 0) {
             (Some(tree), true) => tree,
             _ => build(&self.git, base, changes).map_err(self.failed())?,
         };

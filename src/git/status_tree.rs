@@ -27,7 +27,7 @@ struct FolderChanges {
 pub(super) fn build(
     git: &git2::Repository,
     mut base: Option<Oid>,
-    mut changes: Vec<FileChange>,
+    mut changes: impl ExactSizeIterator<Item = FileChange>,
 ) -> Result<Oid, git2::Error> {
     if changes.len() <= limits::STATUS_LOOSE_FILES_MAX {
         return TreeWriter::new(git).write(base, changes);
@@ -37,12 +37,11 @@ pub(super) fn build(
     let objects = in_memory.odb()?;
     let memory = objects.add_new_mempack_backend(MEMORY_FIRST)?;
     loop {
-        let rest = changes.split_off(changes.len().min(limits::STATUS_PACKED_FILES_MAX));
         let mut writer = TreeWriter::new(&in_memory);
-        let tree = writer.write(base, std::mem::replace(&mut changes, rest))?;
+        let tree = writer.write(base, changes.by_ref().take(limits::STATUS_PACKED_FILES_MAX))?;
         pack(git, &in_memory, writer.written)?;
         memory.reset()?;
-        if changes.is_empty() {
+        if changes.len() == 0 {
             return Ok(tree);
         }
         base = Some(tree);
@@ -89,7 +88,11 @@ impl<'a> TreeWriter<'a> {
         Self { git, written: Vec::new() }
     }
 
-    fn write(&mut self, base: Option<Oid>, changes: Vec<FileChange>) -> Result<Oid, git2::Error> {
+    fn write(
+        &mut self,
+        base: Option<Oid>,
+        changes: impl Iterator<Item = FileChange>,
+    ) -> Result<Oid, git2::Error> {
         let mut top = FolderChanges::default();
         let objects = self.git.odb()?;
         for FileChange { path, content } in changes {
@@ -162,9 +165,9 @@ mod tests {
     fn many_files_become_packs_and_the_same_tree() {
         let folder = tempfile::tempdir().unwrap();
         let git = git2::Repository::init_bare(folder.path()).unwrap();
-        let all = || (0..limits::STATUS_PACKED_FILES_MAX + 1_000).map(file).collect();
+        let all = || (0..limits::STATUS_PACKED_FILES_MAX + 1_000).map(file);
         let packs = |git: &git2::Repository| files(git, "pack", |name| name.ends_with(".pack"));
-        let first = build(&git, None, vec![file(0)]).unwrap();
+        let first = build(&git, None, [file(0)].into_iter()).unwrap();
         let tree = build(&git, Some(first), all()).unwrap();
         assert_eq!(packs(&git), 2);
         // The blob and the three trees of the first file.
@@ -183,7 +186,7 @@ mod tests {
         let blob = again.find_blob(found.get_path(path).unwrap().id()).unwrap();
         assert_eq!(blob.content(), b"n: 5002\n");
 
-        let gone = (0..300).map(|number| FileChange { content: None, ..file(number) }).collect();
+        let gone = (0..300).map(|number| FileChange { content: None, ..file(number) });
         let less = git.find_tree(build(&git, Some(tree), gone).unwrap()).unwrap();
         assert!(less.get_path(std::path::Path::new("clusters/c3/w3.yaml")).is_err());
     }

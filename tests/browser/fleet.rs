@@ -225,11 +225,12 @@ pub fn hold(status: &mut SourceStatus, clusters: &[String]) {
         let work = status.works.get_mut(&key).unwrap();
         if clusters.iter().any(|name| name == key.cluster.as_str()) {
             work.state = State::Held;
-            work.why = Some(format!(
+            let why = format!(
                 "removed from Git; held with all deletions of this plan: check the source's ref \
                  and path, or approve \
                  just these with `gitwork approve {hash}`"
-            ));
+            );
+            work.why = Some(why.into());
             held += 1;
         }
     }

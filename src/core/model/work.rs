@@ -362,7 +362,7 @@ pub struct DesiredWork {
     /// The works that it depends on.
     pub depends_on: Arc<[WorkKey]>,
     /// The content of its group, if its group has `rollout`.
-    pub group_content: Option<Digest>,
+    pub group_content: Option<Box<Digest>>,
     /// This content is not that of the commit: the cluster keeps or gets it until its wave begins.
     pub is_earlier: bool,
 }

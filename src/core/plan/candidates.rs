@@ -187,7 +187,7 @@ fn wanted(work: &DesiredWork, inputs: PlanInputs<'_>, moves: &Moves) -> Decision
         };
         return (Some(adopt(there, body)), reason);
     }
-    let is_marked = there.group_content.as_deref() == work.group_content.as_ref();
+    let is_marked = there.group_content == work.group_content;
     let has_content = observed.has_content(there, body.digest);
     if has_content && !is_marked {
         return (Some(update(there, body)), moving.unwrap_or(Reason::GroupChanged));
@@ -209,8 +209,8 @@ fn wanted(work: &DesiredWork, inputs: PlanInputs<'_>, moves: &Moves) -> Decision
 /// The body with the content of the work's group. That is no content of the work: the digest stays.
 pub(super) fn marked(body: &Arc<WorkBody>, work: &DesiredWork) -> Arc<WorkBody> {
     let mut body = body.clone();
-    if body.group_content.as_deref() != work.group_content.as_ref() {
-        Arc::make_mut(&mut body).group_content = work.group_content.map(Box::new);
+    if body.group_content != work.group_content {
+        Arc::make_mut(&mut body).group_content.clone_from(&work.group_content);
     }
     body
 }

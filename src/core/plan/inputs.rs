@@ -28,9 +28,8 @@ impl<'a> PlanInputs<'a> {
     /// Whether a work gets an earlier content of its group back.
     pub(super) fn is_returned(self, key: &WorkKey) -> bool {
         let wanted = self.desired.works.get(key).filter(|work| work.is_earlier);
-        let on_hub =
-            self.observed.works.get(key).and_then(|work| work.group_content.as_deref().copied());
-        wanted.is_some_and(|work| on_hub.is_some() && on_hub != work.group_content)
+        let on_hub = self.observed.works.get(key).and_then(|work| work.group_content.as_deref());
+        wanted.is_some_and(|work| on_hub.is_some() && on_hub != work.group_content.as_deref())
     }
 
     /// Whether a work that Git no longer has is deleted, and not released.

@@ -30,7 +30,7 @@ pub use rule_index::{ConfigIndex, RuleSteps};
 pub use sidecar::{Covering, Sidecar, sidecar_fields};
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 
@@ -61,6 +61,20 @@ use parts::WorkParts;
 use rule_index::TooManySteps;
 use sidecar::orphans;
 
+/// What few work folders have: a daemon holds the outcome for each one.
+#[derive(Debug, Clone, Default)]
+pub struct Uncommon {
+    /// What is known of the objects if an error freezes the folder.
+    pub frozen: FrozenObjects,
+    /// The CRDs of the folder. Those of a frozen work count for that work only.
+    pub crds: Vec<CrdNames>,
+    /// The kinds that are neither built in nor defined by a CRD of this work, with the plural that
+    /// was assumed.
+    pub custom_kinds: BTreeMap<(String, String), Found>,
+    /// If it was not rendered because its group has too many members: their number.
+    pub too_many_members: Option<usize>,
+}
+
 /// The outcome for one work folder.
 #[derive(Debug)]
 pub struct Rendered {
@@ -73,13 +87,8 @@ pub struct Rendered {
     /// Every object of the work and where it stands, from the work folder, for the checks between
     /// works. Empty where an error freezes the work: its objects then count for nobody.
     pub objects: Arc<[(Identity, Origin)]>,
-    /// What is known of the objects if an error freezes the folder.
-    pub frozen: FrozenObjects,
-    /// The CRDs of the folder. Those of a frozen work count for that work only.
-    pub crds: Vec<CrdNames>,
-    /// The kinds that are neither built in nor defined by a CRD of this work, with the plural that
-    /// was assumed.
-    pub custom_kinds: BTreeMap<(String, String), Found>,
+    /// What few folders have; `None` if it has none of it.
+    uncommon: Option<Box<Uncommon>>,
     /// What an error of the folder freezes.
     pub scope: Scope,
     /// What is wrong with the folder and its files. Folders of several clusters share them, so
@@ -98,8 +107,6 @@ pub struct Rendered {
     pub reuse: Reuse,
     /// The bytes of its files, with those that variables have added.
     pub input_bytes: usize,
-    /// If it was not rendered because its group has too many members: their number.
-    pub too_many_members: Option<usize>,
     /// What it holds in memory; counted once, as every pass asks for it.
     pub sizes: RenderedSizes,
 }
@@ -184,7 +191,7 @@ pub fn render(
     rendered.depends_on = depends_on;
     rendered.variables = variables;
     rendered.relations = (!relations.is_empty()).then(|| Arc::new(relations));
-    rendered.custom_kinds = custom_kinds(&parts.manifests, kinds);
+    rendered.set_custom_kinds(custom_kinds(&parts.manifests, kinds));
     // What is not allowed takes no name and no object from works that are.
     if is_allowed {
         rendered.key = Some(key.clone().unwrap_or(folder_key));
@@ -202,10 +209,27 @@ pub fn render(
 }
 
 impl Rendered {
+    /// What few folders have.
+    pub fn uncommon(&self) -> &Uncommon {
+        static NOTHING: LazyLock<Uncommon> = LazyLock::new(Uncommon::default);
+        self.uncommon.as_deref().unwrap_or(&NOTHING)
+    }
+
+    /// As [`Self::uncommon`], to be changed.
+    pub(crate) fn uncommon_mut(&mut self) -> &mut Uncommon {
+        self.uncommon.get_or_insert_default()
+    }
+
     /// Whether `kinds` answers other than the kinds with which the folder was rendered.
     pub(crate) fn is_stale(&self, kinds: &KindIndex) -> bool {
-        let mut all = self.custom_kinds.iter();
+        let mut all = self.uncommon().custom_kinds.iter();
         all.any(|((group, kind), answer)| kinds.lookup(group, kind) != *answer)
+    }
+
+    fn set_custom_kinds(&mut self, custom_kinds: BTreeMap<(String, String), Found>) {
+        if !custom_kinds.is_empty() {
+            self.uncommon_mut().custom_kinds = custom_kinds;
+        }
     }
 
     /// Sets what is known of the objects. `frozen`: the folder, if an error freezes it.
@@ -216,9 +240,14 @@ impl Rendered {
         frozen: Option<TenantFolder>,
         added: Option<&Identity>,
     ) {
-        self.crds = manifests.iter().filter_map(|one| CrdNames::of(&one.object)).collect();
+        let crds: Vec<_> = manifests.iter().filter_map(|one| CrdNames::of(&one.object)).collect();
+        if !crds.is_empty() {
+            self.uncommon_mut().crds = crds;
+        }
         match frozen {
-            Some(folder) => self.frozen = frozen_objects(manifests, files, self, folder),
+            Some(folder) => {
+                self.uncommon_mut().frozen = frozen_objects(manifests, files, self, folder);
+            }
             None => self.objects = objects_from(&self.path, manifests, added),
         }
     }
@@ -235,9 +264,7 @@ impl Rendered {
             path: path.clone(),
             work: None,
             objects: Arc::default(),
-            frozen: FrozenObjects::default(),
-            crds: Vec::new(),
-            custom_kinds: BTreeMap::new(),
+            uncommon: None,
             scope,
             diagnostics: diagnostics.into(),
             replaces_group: false,
@@ -246,7 +273,6 @@ impl Rendered {
             relations: None,
             reuse: Reuse::SameFolder,
             input_bytes: 0,
-            too_many_members: None,
             sizes: RenderedSizes::default(),
         }
     }
@@ -293,6 +319,7 @@ impl Rendered {
         let scope = Scope::Work(layout::folder_key(path, inherited.cluster));
         let mut rendered =
             Self::without_work(path, scope, Some(key.clone()), self.diagnostics.clone());
+        let mut frozen = FrozenObjects::default();
         match &self.work {
             Some(work) => {
                 let in_folder = || Arc::new(work.body.in_folder(path));
@@ -304,14 +331,17 @@ impl Rendered {
             }
             None => {
                 let folder = || Arc::new(inherited.tenancy.of_folder(path, inherited.cluster));
-                let unread = self.frozen.unread.first().map(|_| folder()).into_iter().collect();
-                let objects = self.frozen.objects.clone();
-                rendered.frozen = FrozenObjects { objects, unread, ..FrozenObjects::default() };
+                let FrozenObjects { objects, unread, .. } = &self.uncommon().frozen;
+                let unread = unread.first().map(|_| folder()).into_iter().collect();
+                let objects = objects.clone();
+                frozen = FrozenObjects { objects, unread, ..FrozenObjects::default() };
             }
         }
+        rendered.uncommon = self.uncommon.clone();
+        if let Some(uncommon) = &mut rendered.uncommon {
+            (uncommon.frozen, uncommon.too_many_members) = (frozen, None);
+        }
         rendered.objects = self.objects.clone();
-        rendered.crds = self.crds.clone();
-        rendered.custom_kinds = self.custom_kinds.clone();
         rendered.reuse = self.reuse;
         rendered.replaces_group = self.replaces_group;
         rendered.depends_on = self.depends_on.clone();

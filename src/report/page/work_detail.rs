@@ -181,7 +181,8 @@ mod tests {
     fn held_work_shows_its_approval_command() {
         let hash = Digest::of(b"plan");
         let (mut held, mut other) = (work(State::Held), work(State::Held));
-        held.why = Some(format!("removed from Git; to delete it, run `gitwork approve {hash}`"));
+        held.why =
+            Some(format!("removed from Git; to delete it, run `gitwork approve {hash}`").into());
         other.why = Some("not yet orphaned".into());
         let (a, b) = (key("edge-1", "a"), key("edge-1", "b"));
         let mut status = status(vec![(a.clone(), held), (b.clone(), other)]);

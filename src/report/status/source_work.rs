@@ -37,7 +37,7 @@ pub struct WorkState {
     /// When the state began: reported by the agent, or first seen by this process.
     pub since: Timestamp,
     /// The reason, if it does not come from the agent.
-    pub why: Option<String>,
+    pub why: Option<Box<str>>,
     /// The reason in one word for programs: `Reason::code`, or `Refused` if the hub rejected the
     /// write.
     pub code: Option<&'static str>,
@@ -114,7 +114,7 @@ impl StatusInputs<'_> {
         let view = ours.map(|work| work.status.clone()).unwrap_or_default();
         let (state, why) = self.judge(step, &view);
         if let Some(backed_off) = self.contention_of(step, state) {
-            let (why, code) = (Some(backed_off), Some(Reason::BACKED_OFF));
+            let (why, code) = (Some(backed_off.into()), Some(Reason::BACKED_OFF));
             let since = self.began(State::Degraded, earlier);
             let there = self.at(step, view);
             return WorkState { state: State::Degraded, since, why, code, ..there };
@@ -125,7 +125,7 @@ impl StatusInputs<'_> {
         let code = why.as_ref().map(|_| code);
         let there = self.at(step, view);
         let since = since.unwrap_or_else(|| self.began(state, earlier));
-        WorkState { state, since, why, code, ..there }
+        WorkState { state, since, why: why.map(Into::into), code, ..there }
     }
 
     /// When a state was first seen.
@@ -232,7 +232,7 @@ impl StatusInputs<'_> {
         WorkState {
             state: State::Frozen,
             since: self.began(State::Frozen, earlier),
-            why: Some(self.error_of(key)),
+            why: Some(self.error_of(key).into()),
             code: Some(Reason::Frozen.code()),
             uid: None,
             path: None,

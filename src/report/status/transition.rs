@@ -151,7 +151,7 @@ mod tests {
         WorkState {
             state,
             since: Timestamp::UNIX_EPOCH,
-            why: code.map(|_| why.to_owned()),
+            why: code.map(|_| why.into()),
             code,
             uid: Some("uid".into()),
             path: None,

@@ -18,7 +18,7 @@ fn work(state: State, why: Option<&str>) -> WorkState {
     WorkState {
         state,
         since: Timestamp::from_second(1_800_000_000).unwrap(),
-        why: why.map(str::to_owned),
+        why: why.map(Into::into),
         code: None,
         uid: None,
         path: None,
@@ -41,6 +41,10 @@ fn status(works: &[(&str, &str, State)]) -> SourceStatus {
         findings: Vec::new(),
         facts: None,
     }
+}
+
+fn file_changes(before: Option<&SourceStatus>, now: &SourceStatus) -> Vec<FileChange> {
+    super::file_changes(before, now).collect()
 }
 
 fn paths(file_changes: &[FileChange]) -> Vec<&str> {

@@ -21,7 +21,7 @@ pub fn yaml(key: &WorkKey, work: &WorkState, unreachable: bool) -> String {
         "manifestsApplied": work.view.manifests_applied,
     });
     let optional = [
-        ("why", work.why.clone()),
+        ("why", work.why.as_deref().map(str::to_owned)),
         ("path", work.path.as_ref().map(ToString::to_string)),
         ("commit", work.commit.map(|commit| commit.to_string())),
     ];

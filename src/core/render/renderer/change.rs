@@ -89,7 +89,7 @@ impl Renderer {
         self.has_simple_groups()
             && is_readable
             && !self.needs_crds()
-            && !folders.any(|folder| !folder.rendered.crds.is_empty())
+            && !folders.any(|folder| !folder.rendered.uncommon().crds.is_empty())
             && !self.waits_for_others()
     }
 }

@@ -95,7 +95,7 @@ impl RenderedCluster {
         let may_have = self.may_have(|found| found.has_crds);
         let works = self.rendered_folders().take_while(move |_| may_have);
         let works = works.filter(move |rendered| of(&rendered.path));
-        works.flat_map(|rendered| &rendered.crds)
+        works.flat_map(|rendered| &rendered.uncommon().crds)
     }
 
     /// All its work folders, with those that it gets later.
@@ -180,7 +180,7 @@ impl RenderedCluster {
         let may_have = self.may_have(|found| found.has_too_many_members);
         let mut works = self.works.iter().take_while(|_| may_have);
         works.any(|(path, work)| {
-            work.rendered.too_many_members.is_some_and(|count| {
+            work.rendered.uncommon().too_many_members.is_some_and(|count| {
                 let group = layout::group_of(path);
                 let mut groups = groups.iter();
                 groups
@@ -205,7 +205,10 @@ impl RenderedCluster {
             (before, now) => before.is_none() && now.is_none(),
         };
         let may_fit = now.membership_of(path).is_some_and(|one| {
-            work.rendered.too_many_members.is_some_and(|count| count != one.group_members)
+            work.rendered
+                .uncommon()
+                .too_many_members
+                .is_some_and(|count| count != one.group_members)
         });
         (is_same_group && !may_fit && self.facts == now.facts).then(|| work.rendered.clone())
     }
@@ -265,11 +268,12 @@ impl RenderedCluster {
             ..CheckedWorks::default()
         };
         for one in self.rendered_folders() {
-            found.has_crds |= !one.crds.is_empty();
-            found.has_custom_kinds |= !one.custom_kinds.is_empty();
+            let uncommon = one.uncommon();
+            found.has_crds |= !uncommon.crds.is_empty();
+            found.has_custom_kinds |= !uncommon.custom_kinds.is_empty();
             found.has_dependencies |= !one.depends_on.is_empty();
             found.has_variables |= !one.variables.is_empty();
-            found.has_too_many_members |= one.too_many_members.is_some();
+            found.has_too_many_members |= uncommon.too_many_members.is_some();
         }
         found
     }

@@ -159,10 +159,13 @@ impl SharedContent {
     /// Counts what the folder holds, and replaces what others have as well by theirs.
     pub(super) fn share(&mut self, rendered: &mut Rendered) {
         rendered.sizes = sizes(rendered);
-        let frozen_bytes = named_bytes(&rendered.frozen.objects);
         let mut added = share(&mut self.placed, &mut rendered.objects, rendered.sizes.objects)
-            + share(&mut self.variables, &mut rendered.variables, rendered.sizes.variables)
-            + share(&mut self.named, &mut rendered.frozen.objects, frozen_bytes);
+            + share(&mut self.variables, &mut rendered.variables, rendered.sizes.variables);
+        if !rendered.uncommon().frozen.objects.is_empty() {
+            let objects = &mut rendered.uncommon_mut().frozen.objects;
+            let bytes = named_bytes(objects);
+            added += share(&mut self.named, objects, bytes);
+        }
         if let Some(work) = rendered.work.as_mut().map(Arc::make_mut) {
             added += share(&mut self.named, &mut work.objects, rendered.sizes.named);
             added += self.share_spec(work, &mut rendered.sizes);

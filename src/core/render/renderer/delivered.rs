@@ -38,7 +38,7 @@ impl Renderer {
             let is_read = set.is_some_and(|set| set.path == rendered.path);
             let objects = match &rendered.work {
                 Some(work) => FrozenObjects::of(work),
-                None => rendered.frozen.in_folder(&rendered.path),
+                None => rendered.uncommon().frozen.in_folder(&rendered.path),
             };
             let clusters = self.delivered.get(group).into_iter().flatten();
             let concerned = clusters.filter(|(_, sure)| !is_read || **sure == Certainty::Possible);

@@ -160,7 +160,8 @@ impl Renderer {
                 continue;
             };
             let objects = rendered.work.as_deref().map(FrozenObjects::of);
-            let objects = objects.unwrap_or_else(|| rendered.frozen.in_folder(&rendered.path));
+            let objects =
+                objects.unwrap_or_else(|| rendered.uncommon().frozen.in_folder(&rendered.path));
             claims.entry(key.clone()).or_default().push(objects);
         }
     }
@@ -182,7 +183,10 @@ impl Renderer {
                 // The work of that name is another folder's, and may give objects to this folder.
                 key.work = WorkName::of_unnamed_folder(rendered.path.name());
             }
-            claims.entry(key).or_default().push(rendered.frozen.in_folder(&rendered.path));
+            claims
+                .entry(key)
+                .or_default()
+                .push(rendered.uncommon().frozen.in_folder(&rendered.path));
         }
         frozen
     }

@@ -336,7 +336,9 @@ impl RenderPass<'_> {
         let unread = key.iter().map(|_| self.tenancy.of_folder(path, cluster).into()).collect();
         let frozen = FrozenObjects { unread, ..FrozenObjects::default() };
         let scope = problem.scope.clone();
-        Rendered { frozen, ..Rendered::without_work(path, scope, key, [problem]) }
+        let mut rendered = Rendered::without_work(path, scope, key, [problem]);
+        rendered.uncommon_mut().frozen = frozen;
+        rendered
     }
 
     /// Renders a work folder for a cluster.
@@ -370,7 +372,7 @@ impl RenderPass<'_> {
             ahead.inspect(|ahead| ahead.pass_over(name, place));
             let problem = too_many_members(path, Scope::Work(layout::folder_key(path, name)));
             let mut rendered = self.frozen(path, name, problem);
-            rendered.too_many_members = group.map(|one| one.group_members);
+            rendered.uncommon_mut().too_many_members = group.map(|one| one.group_members);
             self.content.borrow_mut().share(&mut rendered);
             return Ok(Arc::new(rendered));
         }
@@ -435,7 +437,9 @@ impl RenderPass<'_> {
         if !cluster.may_have(|found| found.has_crds) {
             return Ok(frozen);
         }
-        for (path, work) in cluster.works.iter().filter(|(_, one)| !one.rendered.crds.is_empty()) {
+        for (path, work) in
+            cluster.works.iter().filter(|(_, one)| !one.rendered.uncommon().crds.is_empty())
+        {
             let is_possible = work.certainty == Certainty::Possible;
             let fails = if !is_possible && work.rendered.is_stale(all) {
                 self.again(name, path, work, cluster, all)?.work.is_none()
@@ -478,7 +482,7 @@ impl RenderPass<'_> {
         let mut corrected: Vec<(RepoPath, RenderedFolder)> = Vec::new();
         for (path, work) in &cluster.works {
             let kinds = if frozen.is_some_and(|frozen| frozen.contains(path)) {
-                Cow::Owned(kinds.clone().with(work.rendered.crds.iter()))
+                Cow::Owned(kinds.clone().with(work.rendered.uncommon().crds.iter()))
             } else {
                 Cow::Borrowed(kinds)
             };

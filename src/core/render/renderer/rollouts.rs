@@ -71,7 +71,7 @@ pub(super) fn assign(
             let Some(member) = rollout.members.get_mut(cluster) else { continue };
             Arc::make_mut(&mut member.works).push(key.clone());
             let work = Arc::make_mut(work);
-            work.group_content = Some(member.earlier.unwrap_or(rollout.content));
+            work.group_content = Some(Box::new(member.earlier.unwrap_or(rollout.content)));
             work.is_earlier = member.earlier.is_some();
         }
         works.set_cluster(cluster, of_cluster);

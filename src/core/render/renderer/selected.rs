@@ -78,7 +78,7 @@ impl Renderer {
     /// Whether a CRD of any cluster may name the plural of a kind that the works have.
     pub(super) fn needs_crds(&self) -> bool {
         let mut folders = self.clusters.values().flat_map(|cluster| cluster.works.values());
-        folders.any(|folder| !folder.rendered.custom_kinds.is_empty())
+        folders.any(|folder| !folder.rendered.uncommon().custom_kinds.is_empty())
     }
 
     /// Whether works wait for works of other clusters.

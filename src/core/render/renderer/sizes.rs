@@ -22,17 +22,18 @@ pub(super) const ALLOCATION: usize = 32;
 
 /// The objects of the work, or of the frozen folder.
 pub(super) fn named(rendered: &Rendered) -> &Arc<[NamedObject]> {
-    rendered.work.as_ref().map_or(&rendered.frozen.objects, |work| &work.objects)
+    rendered.work.as_ref().map_or(&rendered.uncommon().frozen.objects, |work| &work.objects)
 }
 
 /// What a rendered folder holds.
 pub(super) fn sizes(rendered: &Rendered) -> RenderedSizes {
     let mut own = size_of::<Rendered>() + ALLOCATION + rendered.path.as_str().len();
-    let kinds = rendered.custom_kinds.iter();
+    let uncommon = rendered.uncommon();
+    let kinds = uncommon.custom_kinds.iter();
     own += kinds.map(|((group, kind), _)| group.len() + 2 * kind.len() + 96).sum::<usize>();
     let schemas = |crd: &CrdNames| crd.schemas.as_ref().map_or(0, CrdSchemas::bytes);
     let crd_bytes = |crd: &CrdNames| 96 + crd.kind.len() + crd.group.len() + schemas(crd);
-    own += rendered.crds.iter().map(crd_bytes).sum::<usize>();
+    own += uncommon.crds.iter().map(crd_bytes).sum::<usize>();
     own += rendered.work.as_deref().map_or(0, work_bytes);
     RenderedSizes {
         own,

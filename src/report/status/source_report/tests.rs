@@ -24,7 +24,7 @@ fn state(state: State, why: Option<&str>) -> WorkState {
     WorkState {
         state,
         since: NOON.parse().unwrap(),
-        why: why.map(str::to_owned),
+        why: why.map(Into::into),
         code: why.map(|_| "Because"),
         uid: None,
         path: None,
