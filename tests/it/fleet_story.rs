@@ -139,7 +139,7 @@ fn mesh_of_another_repository_is_in_data_centres_and_core_clusters() {
 fn on_hub(desired: &Desired, key: &WorkKey) -> ObservedWork {
     let wanted = &desired.works[key];
     let mut body = (*wanted.body).clone();
-    body.group_content = wanted.group_content.map(Box::new);
+    body.group_content = wanted.group_content.clone();
     let mut work = body.to_manifest_work(key, None);
     work["metadata"]["uid"] = key.to_string().into();
     work["metadata"]["resourceVersion"] = "1".into();

@@ -30,9 +30,9 @@ pub type Entries<'a, T> = FlatMap<
 /// More entries of one cluster are not packed: to move them takes too long for one step.
 const PACKED_MAX: usize = 4_096;
 
-/// Whether a map that has grown to this length by single entries is made anew. One that grows in
-/// order leaves half of each of its nodes empty; so at most an eighth of the entries have room for
-/// others. Each entry is moved some six times.
+/// Whether a map that has grown to this length by single entries is packed. One that grows in
+/// order leaves half of each of its nodes empty; from 32 entries on, that is so for at most a
+/// quarter of them. Each entry is moved some six times.
 fn is_to_pack(len: usize) -> bool {
     (16..=PACKED_MAX).contains(&len) && len.is_multiple_of((len.next_power_of_two() / 8).max(8))
 }
@@ -327,6 +327,39 @@ mod tests {
             names.iter().chain(&sets).map(|cluster| (key(cluster), 0)).collect();
         let found: Vec<&ClusterName> = all.replica_sets().map(|(key, _)| &key.cluster).collect();
         assert_eq!(found, sets.iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn maps_that_grow_are_packed_and_entries_seldom_moved() {
+        let (mut all, mut expected) = (WorksByCluster::new(), BTreeMap::new());
+        for work in (0..200).chain((0..200).rev()) {
+            assert_eq!(all.insert(key(0, work), work), expected.insert(key(0, work), work));
+            assert!(all.iter().eq(expected.iter()) && all.len() == expected.len());
+        }
+        let (mut moved, mut packed) = (0, 0);
+        for len in 1..=PACKED_MAX {
+            if is_to_pack(len) {
+                (moved, packed) = (moved + len, len);
+            }
+            assert!(len < 32 || (len - packed) * 4 <= len, "{len}");
+        }
+        assert!(moved < 7 * PACKED_MAX, "{moved}");
+        assert!(!is_to_pack(PACKED_MAX * 2));
+    }
+
+    #[test]
+    fn keys_take_the_names_that_are_there() {
+        let all = WorksByCluster::from([(key(1, 1), ())]);
+        let names = |key: &WorkKey| [key.cluster.as_str().as_ptr(), key.work.as_str().as_ptr()];
+        let known = all.keys().next().unwrap();
+        for (other, shares) in
+            [(key(1, 1), [true, true]), (key(1, 2), [true, false]), (key(2, 1), [false, false])]
+        {
+            let shared = all.shared_key(other.clone());
+            assert_eq!(shared, other);
+            let found = std::iter::zip(names(&shared), names(known)).map(|(one, name)| one == name);
+            assert!(found.eq(shares), "{other}");
+        }
     }
 
     proptest! {

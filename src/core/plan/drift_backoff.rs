@@ -289,4 +289,17 @@ mod tests {
              at most every 2 s; stop the other writer, or remove the work from Git"
         );
     }
+
+    #[test]
+    fn works_are_forgotten_when_they_are_calm() {
+        let mut backoffs = DriftBackoffs::default();
+        backoffs.wrote(&key(), write(b"git", false), second(0));
+        assert!(backoffs.put_back.is_empty(), "a first write puts nothing back");
+        backoffs.wrote(&key(), write(b"git", true), second(1));
+        assert_eq!(backoffs.put_back.len(), 1);
+        let _none = contention(&mut backoffs, 600);
+        assert_eq!(backoffs.works.len(), 1);
+        let _none = contention(&mut backoffs, 1_200);
+        assert!(backoffs.works.is_empty() && backoffs.put_back.is_empty());
+    }
 }

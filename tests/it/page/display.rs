@@ -113,7 +113,7 @@ async fn cluster_messages_are_rendered_as_text() {
     let one = key("edge-1", "web");
     let mut bad = work(&one, State::Failed, 1);
     bad.view = StatusView::of(&reported, 1, 1).into();
-    bad.why = Some(texts.concat());
+    bad.why = Some(texts.concat().into());
     let mut status = fleet(0);
     status.works = [(one, bad)].into_iter().collect();
     status.errors = 1;

@@ -273,7 +273,7 @@ fn contended_work_is_degraded_before_and_after_each_repair() {
         let work = SourceStatus::of(&inputs, None).works.remove(&key).unwrap();
         assert_eq!(work.state, expected, "{reason:?}");
         let reported = work.code == Some(Reason::BACKED_OFF)
-            && work.why == Some(contention.to_string())
+            && work.why == Some(contention.to_string().into())
             && work.uid.is_some();
         assert_eq!(reported, expected == State::Degraded, "{reason:?}");
     }
