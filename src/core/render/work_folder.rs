@@ -215,6 +215,11 @@ impl Rendered {
         self.uncommon.as_deref().unwrap_or(&NOTHING)
     }
 
+    /// The bytes of what few folders have, without what that refers to.
+    pub(crate) fn uncommon_bytes(&self) -> usize {
+        self.uncommon.as_deref().map_or(0, size_of_val)
+    }
+
     /// As [`Self::uncommon`], to be changed.
     pub(crate) fn uncommon_mut(&mut self) -> &mut Uncommon {
         self.uncommon.get_or_insert_default()

@@ -28,6 +28,7 @@ pub(super) fn named(rendered: &Rendered) -> &Arc<[NamedObject]> {
 /// What a rendered folder holds.
 pub(super) fn sizes(rendered: &Rendered) -> RenderedSizes {
     let mut own = size_of::<Rendered>() + ALLOCATION + rendered.path.as_str().len();
+    own += rendered.uncommon_bytes();
     let uncommon = rendered.uncommon();
     let kinds = uncommon.custom_kinds.iter();
     own += kinds.map(|((group, kind), _)| group.len() + 2 * kind.len() + 96).sum::<usize>();
