@@ -12,11 +12,15 @@
     reason = "a benchmark fails by panicking and prints its results"
 )]
 
+mod fast_import;
+
 use std::fmt::Write as _;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use fast_import::FastImport;
 
 /// Works of each cluster of the large repository.
 const WORKS: usize = 4;
@@ -137,33 +141,22 @@ fn repository(
         return at.to_owned();
     }
     std::fs::create_dir_all(at).unwrap();
-    let git = |args: &[&str]| {
-        let mut command = Command::new("git");
-        command.arg("-C").arg(at).args(args);
-        command
-    };
-    assert!(git(&["init", "-q", "--bare", "-b", "main"]).status().unwrap().success());
-    let mut import = git(&["fast-import", "--quiet"]).stdin(Stdio::piped()).spawn().unwrap();
-    let mut input = std::io::BufWriter::new(import.stdin.take().unwrap());
-    let commit = "commit refs/heads/main\ncommitter a <a@example.com> 1700000000 +0000\ndata 0\n";
-    writeln!(input, "{commit}").unwrap();
+    let mut init = Command::new("git");
+    init.arg("-C").arg(at).args(["init", "-q", "--bare", "-b", "main"]);
+    assert!(init.status().unwrap().success());
+    let path = |cluster, number| format!("clusters/edge-{cluster:04}/app-{number:03}/all.yaml");
+    let mut import = FastImport::start(at);
+    import.commit();
     for cluster in 0..clusters {
         for number in 0..works {
-            let text = work(cluster * works + number, 0);
-            write_file(&mut input, (cluster, number), &text);
+            import.file(&path(cluster, number), &work(cluster * works + number, 0));
         }
     }
-    writeln!(input, "{commit}").unwrap();
+    import.commit();
     let (cluster, number) = (clusters / 2, works / 2);
-    write_file(&mut input, (cluster, number), &work(cluster * works + number, 1));
-    drop(input);
-    assert!(import.wait().unwrap().success());
+    import.file(&path(cluster, number), &work(cluster * works + number, 1));
+    import.end();
     at.to_owned()
-}
-
-fn write_file(to: &mut impl Write, (cluster, number): (usize, usize), text: &str) {
-    let path = format!("clusters/edge-{cluster:04}/app-{number:03}/all.yaml");
-    writeln!(to, "M 100644 inline {path}\ndata {}\n{text}", text.len()).unwrap();
 }
 
 /// One ConfigMap.

@@ -20,6 +20,8 @@ mod steady;
 
 #[path = "../../tests/browser/mod.rs"]
 mod browser;
+#[path = "../fast_import/mod.rs"]
+mod fast_import;
 #[path = "../../tests/harness/mod.rs"]
 mod harness;
 

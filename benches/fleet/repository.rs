@@ -1,14 +1,14 @@
 //! The repositories that the benchmark syncs: works with three manifests, 2 KiB in all.
 
-use std::io::{BufWriter, Write as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use futures::stream::{self, StreamExt};
 use gitwork_core::model::digest::Digest;
 use serde_json::{Value, json};
 
 use super::CONCURRENCY;
+use super::fast_import::FastImport;
 use super::harness::Cluster;
 use super::harness::git_server::Repo;
 
@@ -76,27 +76,20 @@ impl Layout {
 
     /// A repository with all works in one commit. `prefix`: before the name of each work.
     ///
-    /// `git fast-import` writes one pack, as a Git server has it. After the deletion of many loose
-    /// objects, ext4 would take milliseconds for each new file of the mirror.
+    /// It never has loose objects: after the deletion of many, ext4 would take milliseconds for
+    /// each new file of the mirror.
     pub fn repository(self, folder: &Path, name: &str, prefix: &str) -> Repo {
         let repo = Repo::create(&folder.join(name));
-        let git = |args: &[&str]| {
-            let mut git = Command::new("git");
-            git.arg("-C").arg(repo.path()).args(args);
-            git
-        };
-        let mut import = git(&["fast-import", "--quiet"]).stdin(Stdio::piped()).spawn().unwrap();
-        let mut input = BufWriter::new(import.stdin.take().unwrap());
-        let commit = "commit refs/heads/main\ncommitter a <a@example.com> 1600000000 +0000\ndata 0";
-        writeln!(input, "{commit}").unwrap();
+        let mut import = FastImport::start(repo.path());
+        import.commit();
         for work in 0..self.works {
             let path = self.path(work).replace("/work-", &format!("/{prefix}work-"));
-            let text = self.file(work, "first");
-            writeln!(input, "M 100644 inline {path}\ndata {}\n{text}", text.len()).unwrap();
+            import.file(&path, &self.file(work, "first"));
         }
-        drop(input);
-        assert!(import.wait().unwrap().success());
-        assert!(git(&["repack", "-adfq"]).status().unwrap().success());
+        import.end();
+        let mut repack = Command::new("git");
+        repack.arg("-C").arg(repo.path()).args(["repack", "-adfq"]);
+        assert!(repack.status().unwrap().success());
         repo
     }
 }
