@@ -25,6 +25,7 @@ use gitwork_core::model::name::{
     ClusterName, CommitId, ObjectId, RepoPath, SourceId, WorkKey, WorkName,
 };
 use gitwork_core::model::work::{DeletionPolicy, DesiredWork, NamedObject, WorkBody};
+use gitwork_core::model::works_by_cluster::WorksByCluster;
 use gitwork_core::plan::DesiredChange;
 use gitwork_core::plan::directives::Directives;
 use gitwork_core::plan::observed::ObservedWork;
@@ -50,6 +51,8 @@ mod rollouts;
 const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
 const WORKS_PER_CLUSTER: usize = 100;
 const ROUNDS: usize = 9;
+/// As the daemon plans at once.
+const WORKS_AT_ONCE: usize = 5_000;
 /// The number of works, in the environment of the process that measures one size.
 const WORKS: &str = "GITWORK_SCALE_WORKS";
 /// Set in the environment of the process that measures a group.
@@ -246,6 +249,16 @@ impl World {
         state.due(&plan, now).len()
     }
 
+    /// One step of a plan, as the daemon makes it; with the last one all that it does for a pass.
+    /// Gives whether it was the last one.
+    fn plan_step(&mut self, due: usize) -> bool {
+        let is_ready = self.state.advance_plan(WORKS_AT_ONCE);
+        if is_ready {
+            assert_eq!(self.pass(), due);
+        }
+        is_ready
+    }
+
     fn publish(&mut self) {
         let at = Timestamp::UNIX_EPOCH;
         let status = self.state.status(&BTreeMap::new(), &BTreeSet::new(), at).unwrap();
@@ -287,8 +300,9 @@ fn measure(works: usize) {
     let mut world = World::new(desired(works));
     let before = memory();
     let began = Instant::now();
-    assert_eq!(world.pass(), works);
+    let (step, longest) = longest_step("the longest step of it: ms", || world.plan_step(works));
     print("first plan, all to create: ms", milliseconds(began.elapsed()));
+    print(step, longest);
     let listed = world.desired.works.values().map(|work| observed(work, 1, "first")).collect();
     world.state.facts_mut().set_event(HubEvent::Listed(listed));
     world.state.set_record(None);
@@ -299,6 +313,7 @@ fn measure(works: usize) {
     measure_events(&mut world, works);
     measure_passes(&mut world, works);
     print("memory of hub, plan and status: MiB", memory() - before);
+    measure_relist(&mut world);
 }
 
 /// Events of the hub, each with the status that follows from it.
@@ -318,6 +333,56 @@ fn measure_events(world: &mut World, works: usize) {
         black_box(world.state.next_due());
     });
     print("one status event of an agent, when nothing is published: ms", time);
+}
+
+/// A list after a broken watch, with all that follows from it, in the steps that the daemon makes.
+fn measure_relist(world: &mut World) {
+    let desired = Arc::clone(&world.desired);
+    let list = || -> WorksByCluster<ObservedWork> {
+        desired.works.values().map(|work| observed(work, 1_000, "relisted")).collect()
+    };
+    let mut least: BTreeMap<&str, f64> = BTreeMap::new();
+    for _ in 0..ROUNDS {
+        // The daemon drops what was replaced on another thread.
+        let (mut listed, mut replaced) = (Some(list()), WorksByCluster::new());
+        let mut steps = vec![
+            longest_step("a list after a broken watch, recorded: ms", || {
+                let event = HubEvent::Listed(listed.take().unwrap());
+                replaced = world.state.facts_mut().set_event(event);
+                true
+            }),
+            longest_step("the longest step of the plan after it: ms", || {
+                world.state.set_record(None);
+                world.plan_step(0)
+            }),
+        ];
+        steps.push(longest_step("the longest step of the status after it: ms", || {
+            let (at, failed, away) = (Timestamp::UNIX_EPOCH, BTreeMap::new(), BTreeSet::new());
+            let is_ready = world.state.advance_status(&failed, &away, at, WORKS_AT_ONCE);
+            if is_ready {
+                world.publish();
+            }
+            is_ready
+        }));
+        for (name, time) in steps {
+            let known = least.entry(name).or_insert(time);
+            *known = known.min(time);
+        }
+    }
+    least.into_iter().for_each(|(name, time)| print(name, time));
+}
+
+/// Repeats a step until it says that it is the last one, and gives the time of the longest.
+fn longest_step(name: &str, mut step: impl FnMut() -> bool) -> (&str, f64) {
+    let mut longest = Duration::ZERO;
+    loop {
+        let began = Instant::now();
+        let is_last = step();
+        longest = longest.max(began.elapsed());
+        if is_last {
+            return (name, milliseconds(longest));
+        }
+    }
 }
 
 /// Passes, each after the change of one work or of none.

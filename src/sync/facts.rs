@@ -15,6 +15,7 @@ use crate::works_to_read::WorksToRead;
 use gitwork_core::model::approval::Rewind;
 use gitwork_core::model::cluster_revisions::ClusterRevisions;
 use gitwork_core::model::name::{CommitId, GroupName, RepoPath, SourceId, WorkKey};
+use gitwork_core::model::works_by_cluster::WorksByCluster;
 use gitwork_core::plan::cluster_inputs::{DesiredChange, changed_clusters};
 use gitwork_core::plan::incremental::InputRevisions;
 use gitwork_core::plan::observed::{ObservedWork, WorkContent};
@@ -187,8 +188,10 @@ impl SourceFacts {
         Some(VerificationBase::new(self.record.current(), has_works, &directives.approvals))
     }
 
-    /// Records an event of the hub.
-    pub fn set_event(&mut self, event: HubEvent) {
+    /// Records an event of the hub. Gives the works that a list replaced, which take a while to
+    /// drop.
+    pub fn set_event(&mut self, event: HubEvent) -> WorksByCluster<ObservedWork> {
+        let mut replaced = WorksByCluster::new();
         let is_changed = match event {
             HubEvent::Listed(works) => {
                 if self.hub.is_listed() {
@@ -196,7 +199,7 @@ impl SourceFacts {
                     // restored.
                     self.record.ask_again(None);
                 }
-                self.hub.record_list(works);
+                replaced = self.hub.record_list(works);
                 true
             }
             HubEvent::Changed(work) => {
@@ -218,6 +221,7 @@ impl SourceFacts {
         if is_changed {
             self.mark_changed();
         }
+        replaced
     }
 
     /// Reads the record again if a work names a commit that is not known to be part of Git's head:

@@ -204,13 +204,17 @@ impl ObservedHub {
         self.confirmed.settles_at()
     }
 
-    /// Records a complete list.
-    pub(crate) fn record_list(&mut self, works: WorksByCluster<ObservedWork>) {
+    /// Records a complete list. Gives the works before, which take a while to drop.
+    pub(crate) fn record_list(
+        &mut self,
+        works: WorksByCluster<ObservedWork>,
+    ) -> WorksByCluster<ObservedWork> {
         self.confirmed.clear();
         let observed = self.observed.get_or_insert_default();
-        observed.record_list(&self.source, works);
+        let replaced = observed.record_list(&self.source, works);
         self.counts = WorkCounts::of(&self.source, observed);
         self.revisions.mark_all();
+        replaced
     }
 
     /// Records a complete list of the source's replica sets. Gives whether the hub was listed

@@ -61,7 +61,7 @@ impl<T> WorksByCluster<T> {
 
     /// The entry of a work.
     pub fn get(&self, key: &WorkKey) -> Option<&T> {
-        self.clusters.get(&key.cluster)?.get(key)
+        self.entries_of(&key.cluster)?.get(key)
     }
 
     /// Whether it has an entry of a work.
@@ -92,6 +92,11 @@ impl<T> WorksByCluster<T> {
     /// The entries of one cluster, sorted by key.
     pub fn of_cluster(&self, cluster: &ClusterName) -> impl Iterator<Item = (&WorkKey, &T)> {
         self.clusters.get(cluster).into_iter().flat_map(|works| works.iter())
+    }
+
+    /// The entries of one cluster; `None` if there are none.
+    pub fn entries_of(&self, cluster: &ClusterName) -> Option<&BTreeMap<WorkKey, T>> {
+        self.clusters.get(cluster).map(Arc::as_ref)
     }
 
     /// The number of entries of one cluster.

@@ -302,4 +302,15 @@ mod tests {
         let _none = contention(&mut backoffs, 1_200);
         assert!(backoffs.works.is_empty() && backoffs.put_back.is_empty());
     }
+
+    #[test]
+    fn a_plan_looks_only_at_works_that_were_put_back() {
+        let mut backoffs = DriftBackoffs::default();
+        for now in 0..8 {
+            backoffs.wrote(&key(), write(b"git", now > 0), second(now));
+        }
+        assert!(contention(&mut backoffs, 8).is_some());
+        backoffs.put_back.clear();
+        assert!(contention(&mut backoffs, 8).is_none(), "it looks at all works written lately");
+    }
 }

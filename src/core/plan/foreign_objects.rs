@@ -80,7 +80,7 @@ pub fn foreign_objects(desired: &Desired, works: &[ObservedWork]) -> Vec<Foreign
                 key: work.key.clone(),
                 object: spec.identity(one.digest, &one.resource)?,
                 other_work: other.key.work.clone(),
-                other_source: other.source.clone(),
+                other_source: other.source.as_deref().map(Box::from),
             })
         }));
     }

@@ -104,28 +104,16 @@ pub fn check(plan: &Plan, inputs: PlanInputs<'_>) -> Vec<PlanViolation> {
     }
     let empties = deletes_everything(plan, inputs);
     let objects = ObjectIndex::new(plan, inputs);
-    for (step, effect) in plan.effects() {
-        let there = inputs.observed.works.get(&step.key);
-        let in_git = inputs.desired.works.get(&step.key).map(Arc::as_ref);
-        let write = Write { step, effect, inputs, there, in_git, objects: &objects };
-        for (rule, is_broken) in [
-            (BrokenRule::ForeignWork, write.is_foreign()),
-            (BrokenRule::ContentNotInGit, write.has_other_content()),
-            (BrokenRule::NoReasonFromGit, write.lacks_reason_from_git()),
-            (BrokenRule::NoPrecondition, write.lacks_precondition()),
-            (BrokenRule::BlockedWork, write.is_blocked()),
-            (BrokenRule::HeldChange, write.is_held()),
-            (BrokenRule::BackedOffWork, write.is_backed_off()),
-            (BrokenRule::DeletesEverything, empties && write.deletes_unapproved()),
-            (
-                BrokenRule::LosesMovedObject,
-                write.loses_moved_object() || write.loses_object_of_set(),
-            ),
-            (BrokenRule::EmptyWork, write.is_empty()),
-        ] {
-            if is_broken {
-                report(step, rule);
-            }
+    for cluster in plan.steps.clusters().filter(|cluster| cluster.has_effects()) {
+        // To look up the cluster for each work takes longer than all else.
+        let on_hub = cluster.name().and_then(|name| inputs.observed.works.entries_of(name));
+        let in_git = cluster.name().and_then(|name| inputs.desired.works.entries_of(name));
+        for step in cluster.iter() {
+            let Some(effect) = &step.effect else { continue };
+            let there = on_hub.and_then(|works| works.get(&step.key));
+            let in_git = in_git.and_then(|works| works.get(&step.key)).map(Arc::as_ref);
+            let write = Write { step, effect, inputs, there, in_git, objects: &objects };
+            write.broken_rules(empties).for_each(|rule| report(step, rule));
         }
     }
     found
@@ -155,6 +143,23 @@ struct Write<'a> {
 }
 
 impl Write<'_> {
+    /// `empties`: the plan deletes all works of the source.
+    fn broken_rules(&self, empties: bool) -> impl Iterator<Item = BrokenRule> {
+        let rules = [
+            (BrokenRule::ForeignWork, self.is_foreign()),
+            (BrokenRule::ContentNotInGit, self.has_other_content()),
+            (BrokenRule::NoReasonFromGit, self.lacks_reason_from_git()),
+            (BrokenRule::NoPrecondition, self.lacks_precondition()),
+            (BrokenRule::BlockedWork, self.is_blocked()),
+            (BrokenRule::HeldChange, self.is_held()),
+            (BrokenRule::BackedOffWork, self.is_backed_off()),
+            (BrokenRule::DeletesEverything, empties && self.deletes_unapproved()),
+            (BrokenRule::LosesMovedObject, self.loses_moved_object() || self.loses_object_of_set()),
+            (BrokenRule::EmptyWork, self.is_empty()),
+        ];
+        rules.into_iter().filter(|(_, is_broken)| *is_broken).map(|(rule, _)| rule)
+    }
+
     fn is_foreign(&self) -> bool {
         let source = &self.inputs.desired.source;
         let Some(there) = self.there else {

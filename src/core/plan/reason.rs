@@ -35,7 +35,7 @@ pub enum Reason {
     /// The annotation `gitwork.dev/adopt` allows the adoption.
     AdoptionAllowed {
         /// The source that had it; `None` if it had none.
-        owner: Option<Box<str>>,
+        owner: Option<Arc<str>>,
     },
     /// It had no owner, its spec is what Git wants, and the operator lets the source adopt such
     /// works.
@@ -130,7 +130,7 @@ pub enum Reason {
     /// A work of another owner has the name.
     Conflict {
         /// The source that owns it; `None` if no gitwork does.
-        owner: Option<Box<str>>,
+        owner: Option<Arc<str>>,
         /// What has the name.
         holder: NameHolder,
     },
@@ -491,7 +491,7 @@ impl Reason {
 
 fn write_conflict(
     f: &mut fmt::Formatter<'_>,
-    owner: &Option<Box<str>>,
+    owner: &Option<Arc<str>>,
     holder: NameHolder,
 ) -> fmt::Result {
     let owner = owner_text(owner);
@@ -541,7 +541,7 @@ fn by_text(commit: &Option<CommitId>) -> String {
     commit.map_or_else(String::new, |commit| format!(" by commit {}", commit.short()))
 }
 
-fn owner_text(owner: &Option<Box<str>>) -> String {
+fn owner_text(owner: &Option<Arc<str>>) -> String {
     owner.as_ref().map_or_else(
         || "an owner other than gitwork".to_owned(),
         |owner| format!("the source {owner:?}"),

@@ -43,7 +43,7 @@ fn contention() -> Arc<Contention> {
 fn every_step() -> Vec<PlanStep> {
     let resource_version = || "7".into();
     let by = Some(ObjectId([0xab; 20]));
-    let owner = Some(Box::from("another"));
+    let owner = Some(Arc::from("another"));
     let set = Effect::SetDeleteOption {
         delete_option: DeletionPolicy::Orphan,
         resource_version: resource_version(),

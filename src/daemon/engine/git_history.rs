@@ -1,13 +1,14 @@
 //! What a plan needs from Git's history: the ancestry of the head, the last state of removed works,
 //! and the commits that changed works.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use super::error::EngineError;
 use super::source_access::SourceAccess;
 use gitwork_core::model::name::{CommitId, RepoPath};
 use gitwork_retry::log_error;
+use gitwork_source::SourceReadError;
 use gitwork_sync::facts::SourceFacts;
 use gitwork_sync::git_history::AncestryLookup;
 
@@ -86,20 +87,30 @@ pub(super) async fn ask_removed_works(
     Ok(())
 }
 
-/// Asks Git for the commit that last changed each work folder. It is informative: a failure holds
-/// nothing back.
+/// Asks Git for the commit that last changed each of these work folders, and gives them in the same
+/// order. It is informative: a failure holds nothing back.
 pub(super) async fn last_changed(
     source: &mut SourceAccess,
     head: Option<CommitId>,
-    folders: BTreeSet<RepoPath>,
-) -> Result<BTreeMap<RepoPath, CommitId>, EngineError> {
-    let Some(head) = head.filter(|_| !folders.is_empty()) else { return Ok(BTreeMap::new()) };
-    match source.query(move |reader, cancel| reader.last_changed(head, &folders, cancel)).await? {
+    folders: Vec<Option<RepoPath>>,
+) -> Result<Vec<Option<CommitId>>, EngineError> {
+    let unknown = vec![None; folders.len()];
+    let Some(head) = head.filter(|_| folders.iter().any(Option::is_some)) else {
+        return Ok(unknown);
+    };
+    // To sort and to find many folders would keep the engine from all else.
+    let query = source.query(move |reader, cancel| -> Result<_, SourceReadError> {
+        let asked: BTreeSet<RepoPath> = folders.iter().flatten().cloned().collect();
+        let found = reader.last_changed(head, &asked, cancel)?;
+        let commit_of = |folder: &Option<RepoPath>| found.get(folder.as_ref()?).copied();
+        Ok(folders.iter().map(commit_of).collect())
+    });
+    match query.await? {
         Some(Ok(found)) => Ok(found),
         Some(Err(error)) => {
             log_error!(warn, &error, source = %source.id(), "cannot read the history of the works");
-            Ok(BTreeMap::new())
+            Ok(unknown)
         }
-        None => Ok(BTreeMap::new()),
+        None => Ok(unknown),
     }
 }

@@ -23,7 +23,6 @@ use crate::reader::SourceReader;
 use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::SourceId;
 use gitwork_core::plan::Plan;
-use gitwork_core::render::desired::Desired;
 use gitwork_core::rollout::earlier::EarlierContents;
 use gitwork_hub::execute::{ExecuteOptions, Task};
 use gitwork_hub::{Hub, HubEvent};
@@ -34,7 +33,7 @@ use gitwork_sync::state::SyncState;
 
 mod once;
 
-/// A replaced state of fewer works is dropped at once, in less than a millisecond.
+/// The replaced state of fewer works is dropped at once, in less than a millisecond.
 const WORKS_DROPPED_HERE: usize = 2_000;
 
 /// Reconciles the hub with one source, one step at each call.
@@ -84,7 +83,8 @@ impl Reconciler {
     /// Applies an event of the hub.
     pub fn apply_hub_event(&mut self, event: HubEvent) {
         self.reports.hub_event(&event);
-        self.state.facts_mut().set_event(event);
+        let replaced = self.state.facts_mut().set_event(event);
+        drop_elsewhere(replaced.len(), replaced);
     }
 
     /// Reads directives and the record from the hub if they are due. Gives whether an operator
@@ -159,7 +159,7 @@ impl Reconciler {
             return false;
         };
         self.reports.desired_changed(&read, leads);
-        before.into_iter().for_each(drop_elsewhere);
+        before.into_iter().for_each(|before| drop_elsewhere(before.works.len(), before));
         true
     }
 
@@ -273,13 +273,13 @@ impl Reconciler {
     }
 }
 
-/// Drops a replaced state. That of a large source has as many small parts as works, and would keep
+/// Drops what was replaced. That of a large source has as many small parts as works, and would keep
 /// the engine from all else.
-fn drop_elsewhere(desired: Arc<Desired>) {
-    if desired.works.len() < WORKS_DROPPED_HERE {
+fn drop_elsewhere(works: usize, replaced: impl Send + 'static) {
+    if works < WORKS_DROPPED_HERE {
         return;
     }
     // Without a thread, the closure drops it here.
-    let dropped = std::thread::Builder::new().name("drop".into()).spawn(move || drop(desired));
+    let dropped = std::thread::Builder::new().name("drop".into()).spawn(move || drop(replaced));
     dropped.map_or_else(drop, drop);
 }

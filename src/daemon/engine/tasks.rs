@@ -1,12 +1,10 @@
 //! The due effects of a plan, each with the commit that its work gets as the last change.
 
-use std::collections::BTreeSet;
 use std::time::Instant;
 
 use super::error::EngineError;
 use super::git_history;
 use super::source_access::SourceAccess;
-use gitwork_core::model::name::RepoPath;
 use gitwork_core::plan::{Plan, Reason};
 use gitwork_core::render::desired::Desired;
 use gitwork_hub::execute::Task;
@@ -22,7 +20,7 @@ pub(super) async fn due_tasks(
 ) -> Result<Vec<Task>, EngineError> {
     let due = state.due(plan, now);
     let mut tasks = Vec::with_capacity(due.len());
-    // The folders of the tasks that lack a commit.
+    // The folders of the tasks, where they lack a commit.
     let mut folders = Vec::with_capacity(due.len());
     for (step, effect) in due {
         let (key, effect) = (step.key.clone(), effect.clone());
@@ -34,11 +32,9 @@ pub(super) async fn due_tasks(
         folders.push(in_git.map(|work| work.path.clone()));
         tasks.push(Task { key, effect, commit });
     }
-    let changed: BTreeSet<RepoPath> = folders.iter().flatten().cloned().collect();
-    let commits = git_history::last_changed(source, desired.commit, changed).await?;
-    for (task, folder) in tasks.iter_mut().zip(folders).filter(|(task, _)| task.commit.is_none()) {
-        let changed = folder.and_then(|folder| commits.get(&folder).copied());
-        task.commit = changed.or(desired.commit);
+    let commits = git_history::last_changed(source, desired.commit, folders).await?;
+    for (task, changed) in tasks.iter_mut().zip(commits) {
+        task.commit = task.commit.or(changed).or(desired.commit);
     }
     Ok(tasks)
 }

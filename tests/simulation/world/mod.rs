@@ -209,7 +209,7 @@ impl World {
         let source = self.source.clone();
         while let Some(Some(event)) = self.events.next().now_or_never() {
             match event {
-                HubEvent::Listed(works) => self.observed.record_list(&source, works),
+                HubEvent::Listed(works) => drop(self.observed.record_list(&source, works)),
                 HubEvent::ListedSets(sets) => self.observed.record_sets(&source, sets),
                 HubEvent::Changed(work) => self.observed.record_change(*work),
                 HubEvent::Gone(key) => self.observed.record_gone(&source, &key),

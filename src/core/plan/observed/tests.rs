@@ -1,4 +1,8 @@
+use std::collections::{BTreeMap, BTreeSet};
+
 use gitwork_api::work::ManifestWorkStatus;
+use proptest::collection::{btree_map, btree_set};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
@@ -119,6 +123,68 @@ fn a_list_removes_only_works_of_the_source() {
     assert_eq!(observed.works.len(), 1, "a watch of ours knows nothing of foreign works");
     observed.record_lookup(&foreign.key, None);
     assert!(observed.works.is_empty());
+}
+
+/// A work by its cluster, its name and its source.
+fn work_of(cluster: u8, name: u8, source: &str) -> ObservedWork {
+    let mut work = work();
+    work["metadata"]["namespace"] = format!("edge-{cluster}").into();
+    work["metadata"]["name"] = format!("web-{name}").into();
+    work["metadata"]["labels"]["gitwork.dev/source"] = source.into();
+    read(work)
+}
+
+proptest! {
+    #[test]
+    fn a_list_replaces_the_works_of_the_source(
+        before in btree_map((0..3u8, 0..4u8), any::<bool>(), 0..8),
+        listed in btree_set((0..3u8, 0..4u8), 0..8),
+    ) {
+        let id = SourceId::parse("fleet").unwrap();
+        let mut observed = Observed::default();
+        let known = |((cluster, name), is_ours): (&(u8, u8), &bool)| {
+            work_of(*cluster, *name, if *is_ours { "fleet" } else { "another" })
+        };
+        before.iter().map(known).for_each(|work| observed.record_change(work));
+        let all = observed.works.clone();
+        let list = listed.iter().map(|(cluster, name)| work_of(*cluster, *name, "fleet"));
+        let list: WorksByCluster<ObservedWork> = list.collect();
+        prop_assert_eq!(observed.record_list(&id, list.clone()), all.clone());
+        let (mut works, mut gone) = (list.clone(), BTreeMap::new());
+        for (key, work) in all.iter().filter(|(key, _)| !list.contains_key(key)) {
+            if work.is_ours(&id) {
+                gone.insert(key.clone(), (work.uid.clone(), work.source.clone()));
+            } else {
+                works.insert(key.clone(), work.clone());
+            }
+        }
+        prop_assert_eq!(&observed.works, &works);
+        prop_assert_eq!(&observed.gone, &gone);
+    }
+}
+
+#[test]
+fn works_of_a_cluster_hold_its_name_and_their_source_once() {
+    let all = || (0..3).map(|name| work_of(1, name, "fleet"));
+    let mut observed = Observed::default();
+    all().for_each(|work| observed.record_change(work));
+    for works in [observed.works, all().collect()] {
+        let names: BTreeSet<_> = works
+            .iter()
+            .flat_map(|(key, work)| [(key, work), (&work.key, work)])
+            .map(|(key, work)| {
+                (key.cluster.as_str().as_ptr(), work.source.as_ref().unwrap().as_ptr())
+            })
+            .collect();
+        assert_eq!((works.len(), names.len()), (3, 1));
+    }
+    let mixed: WorksByCluster<ObservedWork> =
+        [work_of(1, 0, "fleet"), work_of(1, 1, "another"), work_of(2, 0, "fleet")]
+            .into_iter()
+            .collect();
+    let names = mixed.iter().map(|(key, work)| format!("{key} {}", work.source.as_ref().unwrap()));
+    let expected = ["edge-1/web-0 fleet", "edge-1/web-1 another", "edge-2/web-0 fleet"];
+    assert!(names.eq(expected));
 }
 
 fn read(work: Value) -> ObservedWork {

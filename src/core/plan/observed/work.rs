@@ -42,7 +42,7 @@ pub struct ObservedWork {
     /// `metadata.generation`.
     pub generation: i64,
     /// The value of `gitwork.dev/source`; `None` for a work that no gitwork owns.
-    pub source: Option<Box<str>>,
+    pub source: Option<Arc<str>>,
     /// The source that an operator allows to adopt this work (`gitwork.dev/adopt`).
     pub adopt: Option<Box<str>>,
     /// The digest of what the hub has now, over the same parts as `WorkBody::digest`: the spec, and
@@ -205,7 +205,7 @@ impl ObservedWork {
             resource_version: required(metadata, "resourceVersion", "metadata.resourceVersion")?
                 .into(),
             generation,
-            source: source.map(Box::from),
+            source: source.map(Arc::from),
             adopt: annotation(ANNOTATION_ADOPT, 63).filter(|_| adopt),
             digest,
             written,
@@ -241,6 +241,17 @@ impl ObservedWork {
     /// Whether the work belongs to this source.
     pub fn is_ours(&self, source: &SourceId) -> bool {
         self.source.as_deref() == Some(source.as_str())
+    }
+
+    /// Takes the names of its cluster and its source from those of another work if they are the
+    /// same: many works hold them once then.
+    pub(super) fn share_names(&mut self, cluster: &ClusterName, source: Option<&Arc<str>>) {
+        if self.key.cluster == *cluster {
+            self.key.cluster.clone_from(cluster);
+        }
+        if self.source.as_ref() == source {
+            self.source = source.cloned();
+        }
     }
 
     /// Whether this is a later state of the same object. Kubernetes' resourceVersions are growing

@@ -1,10 +1,11 @@
 //! All ManifestWorks that concern one source.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::model::digest::Digest;
-use crate::model::name::{ClusterName, SourceId, WorkKey};
+use crate::model::name::{ClusterName, SourceId, WorkKey, WorkName};
 use crate::model::works_by_cluster::WorksByCluster;
 use crate::plan::effect::Effect;
 use crate::plan::observed::content::WorkContent;
@@ -29,7 +30,7 @@ pub struct DeliveredWork {
 }
 
 /// The uid of a work that is gone, and the source that it belonged to.
-pub type GoneWork = (Arc<str>, Option<Box<str>>);
+pub type GoneWork = (Arc<str>, Option<Arc<str>>);
 
 /// Every ManifestWork of one source on the hub, and the foreign works that have a name that the
 /// source wants.
@@ -60,9 +61,14 @@ pub struct Observed {
 
 impl Observed {
     /// Records the complete state of the source's works. Foreign works are not part of such a list,
-    /// and stay. So do replica sets: see [`Self::record_sets`].
-    pub fn record_list(&mut self, source: &SourceId, works: WorksByCluster<ObservedWork>) {
-        self.record_all(source, works, |cluster| cluster.replica_set_namespace().is_none());
+    /// and stay. So do replica sets: see [`Self::record_sets`]. Gives the works before, which take a
+    /// while to drop.
+    pub fn record_list(
+        &mut self,
+        source: &SourceId,
+        works: WorksByCluster<ObservedWork>,
+    ) -> WorksByCluster<ObservedWork> {
+        self.record_all(source, works, |cluster| cluster.replica_set_namespace().is_none())
     }
 
     /// Records the complete state of the source's replica sets.
@@ -76,18 +82,19 @@ impl Observed {
         source: &SourceId,
         listed: WorksByCluster<ObservedWork>,
         is_listed: fn(&ClusterName) -> bool,
-    ) {
-        let Self { works, gone, .. } = self;
-        let places: Vec<ClusterName> =
-            works.clusters().filter(|cluster| is_listed(cluster)).cloned().collect();
+    ) -> WorksByCluster<ObservedWork> {
+        let places = self.works.clusters().filter(|cluster| is_listed(cluster));
+        let places: Vec<ClusterName> = places.cloned().collect();
+        let mut replaced = WorksByCluster::new();
         for place in places {
-            works.retain_in(&place, |key, work| {
-                let is_ours = work.is_ours(source);
-                if is_ours && listed.get(key).is_none_or(|now| now.uid != work.uid) {
-                    gone.insert(key.clone(), gone_work(work));
-                }
-                !is_ours
-            });
+            let before = self.works.cluster(&place);
+            let missing = missing(&before, listed.of_cluster(&place).map(|(key, _)| &key.work));
+            let is_ours = |(_, work): &(&WorkKey, &ObservedWork)| work.is_ours(source);
+            let (ours, foreign): (Vec<_>, Vec<_>) = missing.into_iter().partition(is_ours);
+            self.gone.extend(ours.into_iter().map(|(key, work)| (key.clone(), gone_work(work))));
+            let foreign = foreign.into_iter().map(|(key, work)| (key.clone(), work.clone()));
+            self.works.set_cluster(&place, Arc::new(foreign.collect()));
+            replaced.set_cluster(&place, before);
         }
         // A listed work that was gone has come back: the hub was restored, or the list is older.
         self.gone.retain(|key, _| !listed.contains_key(key));
@@ -96,6 +103,7 @@ impl Observed {
         let Self { works, normalized, .. } = self;
         normalized.retain(|key, _| works.contains_key(key));
         self.is_relisted = true;
+        replaced
     }
 
     /// The ManifestWork that a set has on a cluster.
@@ -138,6 +146,10 @@ impl Observed {
     fn record(&mut self, mut work: ObservedWork) {
         if !self.is_outdated(&work) {
             work.key = self.works.shared_key(work.key);
+            let cluster = work.key.cluster.clone();
+            if let Some((_, neighbour)) = self.works.of_cluster(&cluster).next() {
+                work.share_names(&cluster, neighbour.source.as_ref());
+            }
             self.works.insert(work.key.clone(), work);
         }
     }
@@ -240,20 +252,34 @@ impl Observed {
 }
 
 impl FromIterator<ObservedWork> for WorksByCluster<ObservedWork> {
-    /// Works of one cluster in a row share its name.
+    /// Works of one cluster in a row share its name, and those of one source the source's.
     fn from_iter<I: IntoIterator<Item = ObservedWork>>(works: I) -> Self {
-        let mut last: Option<ClusterName> = None;
+        let mut last: Option<(ClusterName, Option<Arc<str>>)> = None;
         let with_key = |mut work: ObservedWork| {
-            match &last {
-                Some(cluster) if *cluster == work.key.cluster => {
-                    work.key.cluster = cluster.clone();
-                }
-                _ => last = Some(work.key.cluster.clone()),
+            if let Some((cluster, source)) = &last {
+                work.share_names(cluster, source.as_ref());
             }
+            last = Some((work.key.cluster.clone(), work.source.clone()));
             (work.key.clone(), work)
         };
         works.into_iter().map(with_key).collect()
     }
+}
+
+/// The works of a cluster that a list lacks, whose names are sorted. Looks at nothing else of the
+/// others.
+fn missing<'a>(
+    before: &'a BTreeMap<WorkKey, ObservedWork>,
+    mut listed: impl Iterator<Item = &'a WorkName>,
+) -> Vec<(&'a WorkKey, &'a ObservedWork)> {
+    let mut next = listed.next();
+    let is_missing = |(key, _): &(&WorkKey, &ObservedWork)| loop {
+        match next.map(|listed| listed.cmp(&key.work)) {
+            Some(Ordering::Less) => next = listed.next(),
+            found => break found != Some(Ordering::Equal),
+        }
+    };
+    before.iter().filter(is_missing).collect()
 }
 
 /// Identifies a work that is gone. Without its label a work belongs to another, and may still be
