@@ -104,6 +104,25 @@ impl StatusBranch {
             self.git = init(&self.folder)?;
             (self.rendered, self.tip, self.pushes) = (None, None, 0);
         }
+        let published = self.publish_within_attempts(status, now_seconds, cancel);
+        self.close_packs();
+        published
+    }
+
+    /// Closes the packs, of which libgit2 keeps much in memory, until the next publication.
+    fn close_packs(&mut self) {
+        // Without another handle, this one goes on with its memory.
+        if let Ok(git) = git2::Repository::open(self.git.path()) {
+            self.git = git;
+        }
+    }
+
+    fn publish_within_attempts(
+        &mut self,
+        status: &Arc<SourceStatus>,
+        now_seconds: i64,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<Published, PushError> {
         for _ in 0..limits::STATUS_PUSH_ATTEMPTS_MAX {
             let tip = match self.tip {
                 Some(tip) => tip,

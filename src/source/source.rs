@@ -176,6 +176,7 @@ impl Source {
         if read.spent.render.is_some() {
             self.checkpoint.read(&self.config.id, cancel)?;
             self.reading.keep(&read);
+            self.origin.close_packs();
         }
         Ok(read)
     }

@@ -1,7 +1,9 @@
 //! What a running program takes, from `/proc`, and what it says of itself.
 
+use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The processor time of a process so far; `None` if it has ended.
@@ -21,6 +23,16 @@ pub fn memory_of(process: u32) -> Option<[u64; 2]> {
         line.split_whitespace().nth(1)?.parse::<u64>().ok()
     };
     Some([of("VmRSS:")?, of("VmHWM:")?])
+}
+
+/// The files below a folder that this process has mapped into memory, sorted.
+///
+/// # Panics
+/// If the system does not say it.
+pub fn mapped_below(folder: &Path) -> BTreeSet<PathBuf> {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("Linux lists what is mapped");
+    let files = maps.lines().filter_map(|line| line.find('/').map(|at| PathBuf::from(&line[at..])));
+    files.filter(|file| file.starts_with(folder)).collect()
 }
 
 /// Waits until a process has used no processor for two seconds.

@@ -1,5 +1,6 @@
 //! The status branch, pushed to real servers on the loopback.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -22,6 +23,7 @@ use tokio::sync::watch;
 
 use crate::forge::reporting::source_status;
 use crate::git_server::{Access, GitServer, Repo, SshServer, keygen};
+use crate::harness::resources::mapped_below;
 
 const BRANCH: &str = "gitwork-status";
 
@@ -193,6 +195,25 @@ fn one_changed_work_writes_only_the_git_objects_on_its_path() {
     pushed(&mut branch, &Arc::new(changed));
     // Four files, three folders, one commit.
     assert_eq!(objects() - before, 8);
+}
+
+#[test]
+fn a_publication_leaves_no_pack_in_memory() {
+    let world = World::new();
+    let folder = world.folder.path().canonicalize().unwrap();
+    let names: Vec<String> = (0..250).map(|n| format!("edge-{n}")).collect();
+    for (process, state) in [("a", State::Pending), ("b", State::Applied)] {
+        // Many files become packs, and those of the branch come as one.
+        let clusters: Vec<(&str, State)> = names.iter().map(|n| (n.as_str(), state)).collect();
+        let mut branch = world.local(process);
+        pushed(&mut branch, &source_status(1, &clusters));
+        assert_eq!(mapped_below(&folder.join(process)), BTreeSet::new());
+        assert_eq!(
+            publish(&mut branch, &source_status(1, &clusters)).unwrap(),
+            Published::Unchanged
+        );
+        pushed(&mut branch, &source_status(2, &clusters));
+    }
 }
 
 #[test]

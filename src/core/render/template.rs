@@ -1,37 +1,55 @@
-//! Files that look like a template of Helm which nobody has rendered.
+//! Errors in lines with braces: templates of Helm which nobody has rendered, and variables.
 
 use std::collections::BTreeSet;
 
 use gitwork_api::escape::pointer_token;
 use serde_json::Value;
 
-use crate::model::diagnostic::Diagnostic;
+use crate::model::diagnostic::{Code, Diagnostic};
 
 /// What to do about such a file.
 const HINT: &str = "it looks like a Helm template that was not rendered. gitwork renders none: \
                     commit the rendered manifests";
 
-/// Says of errors in lines with `{{ … }}` that the file looks like a template, once for each
-/// line. Such braces are valid YAML in places, and mean something else there: quotes would make it
-/// worse.
+/// What to do about a variable where its brace begins a mapping.
+const VARIABLE_HINT: &str =
+    "within [...] and {...}, put a text with a variable in quotes, such as \"${NAME}\"";
+
+/// Adds what is likely meant to errors in lines with braces.
+///
+/// A line with `{{ … }}` looks like a template, and has one error then. Such braces are valid YAML
+/// in places, and mean something else there: quotes would make it worse.
 pub fn add_hints(diagnostics: &mut Vec<Diagnostic>, bytes: &[u8]) {
-    let Some(lines) = std::str::from_utf8(bytes).ok().filter(|text| text.contains("{{")) else {
+    let Some(text) = std::str::from_utf8(bytes).ok().filter(|text| text.contains('{')) else {
         return;
     };
-    let lines: Vec<&str> = lines.lines().collect();
-    let is_template =
-        |line: &&str| line.split_once("{{").is_some_and(|(_, after)| after.contains("}}"));
+    let lines: Vec<&str> = text.lines().collect();
     let mut seen = BTreeSet::new();
     diagnostics.retain_mut(|found| {
-        let at = found.location.span.and_then(|span| usize::try_from(span.line).ok());
-        let line = at.and_then(|line| lines.get(line.checked_sub(1)?));
-        if !found.is_error() || !line.is_some_and(is_template) {
-            return true;
+        let Some(at) = found.location.span.filter(|_| found.is_error()) else { return true };
+        let line = usize::try_from(at.line).ok().and_then(|line| lines.get(line.checked_sub(1)?));
+        let Some(line) = line else { return true };
+        if is_template(line) {
+            found.hint = Some(HINT.into());
+            found.fix = None;
+            return seen.insert(at.line);
         }
-        found.hint = Some(HINT.into());
-        found.fix = None;
-        seen.insert(at)
+        if found.code == Code::YamlSyntax && is_variable(line, at.column) {
+            found.hint = Some(VARIABLE_HINT.into());
+        }
+        true
     });
+}
+
+fn is_template(line: &str) -> bool {
+    line.split_once("{{").is_some_and(|(_, after)| after.contains("}}"))
+}
+
+/// Whether the brace of `${` is in this column.
+fn is_variable(line: &str, column: u32) -> bool {
+    let before = usize::try_from(column).ok().and_then(|column| column.checked_sub(2));
+    let mut chars = before.into_iter().flat_map(|before| line.chars().skip(before));
+    chars.next() == Some('$') && chars.next() == Some('{')
 }
 
 /// The first text of an object, as a JSON pointer, that is a template of Helm in quotes. Texts of
@@ -75,8 +93,9 @@ fn is_helm(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::diagnostic::{Code, FixKind, Location, Scope};
+    use crate::model::diagnostic::{FixKind, Location, Scope};
     use crate::model::name::RepoPath;
+    use crate::text::yaml;
     use gitwork_yaml::Span;
     use serde_json::json;
 
@@ -95,6 +114,27 @@ mod tests {
         assert_eq!(of(json!({"kind": "ConfigMap", "data": {"a": text}})), None);
         let labelled = json!({"kind": "ConfigMap", "metadata": {"labels": {"a/b": text}}});
         assert_eq!(of(labelled).as_deref(), Some("/metadata/labels/a~1b"));
+    }
+
+    #[test]
+    fn syntax_errors_at_the_brace_of_a_variable_have_a_hint() {
+        let file = RepoPath::parse("x.yaml").unwrap();
+        for (text, has_hint) in [
+            ("a: [${A}]", true),
+            ("a: {ä: ${A:-b}, c: d}", true),
+            ("a: [x, y-${A}-${B}]", true),
+            ("a: {${A}: b}", true),
+            ("a: [\"${A}\", {b]", false),
+            ("a: [$A, {b]", false),
+            ("{", false),
+        ] {
+            let mut found = yaml::read(&file, text.as_bytes(), &Scope::Source).diagnostics;
+            add_hints(&mut found, text.as_bytes());
+            let hints: Vec<Option<&str>> = found.iter().map(|one| one.hint.as_deref()).collect();
+            assert_eq!(hints, [has_hint.then_some(VARIABLE_HINT)], "{text}");
+        }
+        let quoted = "a: [\"${A}\", {b: \"${B}\"}]";
+        assert!(yaml::read(&file, quoted.as_bytes(), &Scope::Source).diagnostics.is_empty());
     }
 
     fn hint(text: &str, line: u32) -> Option<String> {

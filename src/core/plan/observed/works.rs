@@ -61,8 +61,8 @@ pub struct Observed {
 
 impl Observed {
     /// Records the complete state of the source's works. Foreign works are not part of such a list,
-    /// and stay. So do replica sets: see [`Self::record_sets`]. Gives the works before, which take a
-    /// while to drop.
+    /// and stay. So do replica sets: see [`Self::record_sets`]. Gives the works before, which take
+    /// a while to drop.
     pub fn record_list(
         &mut self,
         source: &SourceId,
