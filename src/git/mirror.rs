@@ -127,11 +127,6 @@ impl Mirror {
         &self.repository
     }
 
-    /// Gives back the memory that a large read took: see [`Repository::close_packs`].
-    pub fn close_packs(&mut self) {
-        self.repository.close_packs();
-    }
-
     /// Whether the source's reference was fetched since the mirror was opened.
     pub fn has_fetched(&self) -> bool {
         self.repository.names().contains_key("HEAD")

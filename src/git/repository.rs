@@ -85,15 +85,6 @@ impl Repository {
         Ok(Self::new(git))
     }
 
-    /// Closes the packs until the next question. While they are open, libgit2 keeps in memory their
-    /// indexes and up to 16 MiB of each, of what many deltas have in common.
-    pub fn close_packs(&mut self) {
-        // Without another handle, this one goes on with its memory.
-        if let Ok(git) = git2::Repository::open(&self.path) {
-            self.git = git;
-        }
-    }
-
     /// Whether a required object was missing or unreadable.
     pub(super) fn is_damaged(&self) -> bool {
         self.is_damaged.load(Ordering::Relaxed)

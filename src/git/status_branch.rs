@@ -58,6 +58,8 @@ pub struct StatusBranch {
     /// The remote's tip; `None` while unknown.
     tip: Option<Tip>,
     pushes: usize,
+    /// Many objects were read or written since [`Self::close_packs`].
+    has_read_much: bool,
     /// Held, never read.
     _lock: FolderLock,
 }
@@ -83,7 +85,8 @@ impl StatusBranch {
         let git = init(folder)?;
         let branch = branch.to_owned();
         let folder = folder.to_owned();
-        Ok(Self { folder, remote, branch, git, rendered: None, tip: None, pushes: 0, _lock: lock })
+        let (rendered, tip, pushes, has_read_much) = (None, None, 0, false);
+        Ok(Self { folder, remote, branch, git, rendered, tip, pushes, has_read_much, _lock: lock })
     }
 
     /// The branch's name.
@@ -105,7 +108,9 @@ impl StatusBranch {
             (self.rendered, self.tip, self.pushes) = (None, None, 0);
         }
         let published = self.publish_within_attempts(status, now_seconds, cancel);
-        self.close_packs();
+        if std::mem::take(&mut self.has_read_much) {
+            self.close_packs();
+        }
         published
     }
 
@@ -184,6 +189,7 @@ impl StatusBranch {
     fn render(&mut self, status: &Arc<SourceStatus>) -> Result<Oid, PushError> {
         let (before, base) = self.rendered.clone().unzip();
         let changes = file_changes(before.as_deref(), status);
+        self.has_read_much |= changes.len() > limits::STATUS_LOOSE_FILES_MAX;
         let tree = match (base, changes.len() == 0) {
             (Some(tree), true) => tree,
             _ => build(&self.git, base, changes).map_err(self.failed())?,
@@ -238,6 +244,7 @@ impl StatusBranch {
     }
 
     fn fetch(&mut self, status: &SourceStatus, cancel: &Arc<AtomicBool>) -> Result<Tip, PushError> {
+        self.has_read_much = true;
         let commit = self.fetch_tip(cancel)?;
         let tip = Tip { commit, length: self.length(commit)? };
         self.check_ours(tip, status)?;

@@ -27,13 +27,6 @@ impl Origin {
         })
     }
 
-    /// Gives back the memory that a read took.
-    pub fn close_packs(&mut self) {
-        if let Self::Mirror { mirror, .. } = self {
-            mirror.close_packs();
-        }
-    }
-
     /// Calls `act` with the repository and the source's path in it: the mirror, or the clone that
     /// the folder is in.
     pub fn with_repository<T>(

@@ -176,7 +176,6 @@ impl Source {
         if read.spent.render.is_some() {
             self.checkpoint.read(&self.config.id, cancel)?;
             self.reading.keep(&read);
-            self.origin.close_packs();
         }
         Ok(read)
     }

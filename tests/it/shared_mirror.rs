@@ -1,12 +1,10 @@
 //! One mirror and one fetch for all sources of a repository, in one process and in several.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,7 +25,6 @@ use tempfile::TempDir;
 use crate::cli::{code, err, gitwork, out};
 use crate::forge::daemon::Daemon;
 use crate::git_server::{Access, GitServer, Repo};
-use crate::harness::resources::mapped_below;
 use crate::sync::fixture::{Sync, config_map};
 
 const WEB: &str = "clusters/edge-1/web/cm.yaml";
@@ -156,25 +153,6 @@ fn two_sources_of_one_repository_share_mirror_and_fetch() {
     assert_eq!(read(&mut two).desired.commit, Some(pushed));
     let pushed = world.repo.commit("next", &[(DB, Some(&config_map("db", "three")))]);
     assert_eq!(read(&mut two).desired.commit, Some(pushed));
-}
-
-#[test]
-fn a_read_leaves_no_pack_in_memory() {
-    let world = World::new();
-    let [mut one, _] = world.two(&sources());
-    let folder = world.cache().canonicalize().unwrap();
-    let mut commit = world.main;
-    for content in ["two", "three"] {
-        let desired = one.read(&Arc::default()).unwrap().desired;
-        assert_eq!((desired.commit, works(&desired).len()), (Some(commit), 1));
-        assert_eq!(mapped_below(&folder), BTreeSet::new());
-        // A question opens them again.
-        let web = RepoPath::parse("clusters/edge-1/web").unwrap();
-        let changed = one.history().last_changed(commit, &[web].into(), &AtomicBool::new(false));
-        assert_eq!(changed.unwrap().into_values().collect::<Vec<_>>(), [commit]);
-        assert!(!mapped_below(&folder).is_empty());
-        commit = world.repo.commit("main", &[(WEB, Some(&config_map("web", content)))]);
-    }
 }
 
 #[test]
