@@ -345,7 +345,7 @@ fn measure_relist(world: &mut World) {
     for _ in 0..ROUNDS {
         // The daemon drops what was replaced on another thread.
         let (mut listed, mut replaced) = (Some(list()), WorksByCluster::new());
-        let mut steps = vec![
+        let steps = [
             longest_step("a list after a broken watch, recorded: ms", || {
                 let event = HubEvent::Listed(listed.take().unwrap());
                 replaced = world.state.facts_mut().set_event(event);
@@ -355,15 +355,15 @@ fn measure_relist(world: &mut World) {
                 world.state.set_record(None);
                 world.plan_step(0)
             }),
+            longest_step("the longest step of the status after it: ms", || {
+                let (at, failed, away) = (Timestamp::UNIX_EPOCH, BTreeMap::new(), BTreeSet::new());
+                let is_ready = world.state.advance_status(&failed, &away, at, WORKS_AT_ONCE);
+                if is_ready {
+                    world.publish();
+                }
+                is_ready
+            }),
         ];
-        steps.push(longest_step("the longest step of the status after it: ms", || {
-            let (at, failed, away) = (Timestamp::UNIX_EPOCH, BTreeMap::new(), BTreeSet::new());
-            let is_ready = world.state.advance_status(&failed, &away, at, WORKS_AT_ONCE);
-            if is_ready {
-                world.publish();
-            }
-            is_ready
-        }));
         for (name, time) in steps {
             let known = least.entry(name).or_insert(time);
             *known = known.min(time);
