@@ -50,6 +50,8 @@ pub async fn steady(hub: &Cluster, folder: &Path, layout: Layout, by_daemon: boo
     change_one_work(hub, &gitwork, &repo, layout).await;
     events(hub, &gitwork, layout).await;
     memory(&gitwork, layout.works, "after commits and events");
+    restart_hub(hub, &gitwork, layout.works).await;
+    memory(&gitwork, layout.works, "after a restart of the API server");
     pauses(&gitwork, layout.works);
     drop(gitwork);
     plan_without_hub(&repo, layout.works);
@@ -234,6 +236,36 @@ async fn events(hub: &Cluster, gitwork: &Gitwork, layout: Layout) {
         BETWEEN * EVENTS,
         layout.works,
         (gitwork.cpu() - cpu).as_secs_f64() * 1e3 / f64::from(EVENTS)
+    );
+}
+
+/// Measures what a restart of the API server costs. It has no changes from before in its memory, so
+/// each watch begins with a list of all works.
+async fn restart_hub(hub: &Cluster, gitwork: &Gitwork, works: usize) {
+    let (mut requests, cpu, mut made) = (hub.requests(), gitwork.cpu(), Vec::new());
+    hub.restart().await.unwrap();
+    let ready = Instant::now();
+    eventually("a list and then a watch of the works", DEADLINE, || {
+        made.extend(of_gitwork(&mut requests));
+        let last = |verb: &str| {
+            made.iter().rposition(|one| one.verb == verb && one.resource == "manifestworks")
+        };
+        let is_watched = last("list").is_some_and(|list| last("watch") > Some(list));
+        let found = if is_watched { Ok(()) } else { Err(format!("{:?}", tally(&made))) };
+        async { found }
+    })
+    .await
+    .unwrap();
+    let watched = ready.elapsed();
+    gitwork.idle().await;
+    made.extend(of_gitwork(&mut requests));
+    let of_works = |one: &&Request| one.resource.starts_with("manifestworks");
+    println!(
+        "| the API server restarts, {works} works | {:?}; the list is read {:.1} s after the \
+         server is ready; {:.1} s of CPU |",
+        tally(made.iter().filter(of_works)),
+        watched.as_secs_f64(),
+        (gitwork.cpu() - cpu).as_secs_f64()
     );
 }
 

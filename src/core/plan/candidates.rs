@@ -309,7 +309,7 @@ fn remove(work: &ObservedWork, inputs: PlanInputs<'_>, moves: &Moves) -> Decisio
         // A released work is forgotten. Until its agent has removed the objects that have left it,
         // another work must go on owning them.
         let generation = work.generation;
-        if !work.left.is_empty() && !work.agent.has_settled(generation) {
+        if !work.left.is_empty() && !work.agent.has_settled() {
             return (None, Reason::WaitingToRelease { generation });
         }
         return (Some(Effect::Release { resource_version }), Reason::PruneOff { by });
@@ -342,10 +342,10 @@ fn remove(work: &ObservedWork, inputs: PlanInputs<'_>, moves: &Moves) -> Decisio
 /// If an object is to stay, that must have succeeded; for a Complete work the agent never does it.
 fn waits_for(work: &ObservedWork) -> Option<Reason> {
     let generation = work.generation;
-    if !work.agent.has_settled(generation) {
+    if !work.agent.has_settled() {
         return Some(Reason::WaitingForAgent { generation });
     }
-    if work.delete_option != DeletionPolicy::Foreground && !work.agent.has_orphaned(generation) {
+    if work.delete_option != DeletionPolicy::Foreground && !work.agent.has_orphaned() {
         return Some(Reason::NotYetOrphaned { generation, complete: work.agent.complete });
     }
     None

@@ -94,14 +94,14 @@ impl Order<'_> {
         else {
             return Some(AwaitedState::Written);
         };
-        let (agent, generation) = (&there.agent, there.generation);
-        if agent.is_finished(generation) {
+        let agent = &there.agent;
+        if agent.finished {
             return None;
         }
-        if !agent.has_applied(generation) {
+        if !agent.applied {
             return Some(AwaitedState::Applied);
         }
-        (!agent.is_available(generation)).then_some(AwaitedState::Available)
+        (!agent.available).then_some(AwaitedState::Available)
     }
 
     /// The first work whose update is to be tried before that of this work.
@@ -130,7 +130,7 @@ impl Order<'_> {
     }
 
     fn is_untried(&self, key: &WorkKey) -> bool {
-        self.ours(key).is_some_and(|there| !there.agent.has_tried(there.generation))
+        self.ours(key).is_some_and(|there| !there.agent.has_tried())
     }
 
     /// The removed works on the hub that depended on others, by the work that they depended on.

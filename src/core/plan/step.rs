@@ -87,7 +87,8 @@ pub struct PlanSteps {
 /// Steps in a row of one cluster; at least one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClusterSteps {
-    steps: Vec<PlanStep>,
+    /// No vector: one that is collected in place keeps the memory of the larger candidates.
+    steps: Box<[PlanStep]>,
     counts: StepCounts,
     /// By key, and no two steps are of one work.
     is_sorted: bool,
@@ -115,7 +116,7 @@ impl ClusterSteps {
             }
         }
         let is_sorted = steps.is_sorted_by(|one, other| one.key < other.key);
-        Self { steps, counts, is_sorted }
+        Self { steps: steps.into(), counts, is_sorted }
     }
 
     /// The cluster.

@@ -264,6 +264,7 @@ impl Rendered {
         key: Option<WorkKey>,
         diagnostics: impl Into<Arc<[Diagnostic]>>,
     ) -> Self {
+        let diagnostics = Some(diagnostics.into()).filter(|found| !found.is_empty());
         Self {
             key,
             path: path.clone(),
@@ -271,7 +272,8 @@ impl Rendered {
             objects: Arc::default(),
             uncommon: None,
             scope,
-            diagnostics: diagnostics.into(),
+            // All folders without a problem share this one.
+            diagnostics: diagnostics.unwrap_or_default(),
             replaces_group: false,
             depends_on: Arc::default(),
             variables: Arc::default(),

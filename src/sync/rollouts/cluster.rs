@@ -162,10 +162,9 @@ impl ClusterView {
             let Some(there) = there.filter(|there| there.is_ours(&desired.source)) else {
                 continue;
             };
-            let (agent, generation) = (&there.agent, there.generation);
             view.equal += usize::from(observed.has_content(there, work.body.digest));
-            view.applied += usize::from(agent.has_applied(generation));
-            view.available += usize::from(agent.is_available(generation) || agent.complete);
+            view.applied += usize::from(there.agent.applied);
+            view.available += usize::from(there.agent.available || there.agent.complete);
             view.written = view.written.max(there.written_at);
             view.health.add(&there.status.health);
         }

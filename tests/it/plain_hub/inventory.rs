@@ -9,9 +9,12 @@ use kube::{Client, ResourceExt};
 use crate::harness::{Cluster, eventually};
 use crate::hub_program::DEADLINE;
 
-/// What the control plane makes for each namespace.
-const OF_NAMESPACES: [&str; 2] =
-    ["ServiceAccount default/default", "ConfigMap default/kube-root-ca.crt"];
+/// What the control plane makes last, some of it after it is ready.
+const MADE_LAST: [&str; 3] = [
+    "Service default/kubernetes",
+    "ServiceAccount default/default",
+    "ConfigMap default/kube-root-ca.crt",
+];
 
 /// The objects of a cluster at one time, as `Kind namespace/name`.
 pub struct Inventory(BTreeSet<String>);
@@ -21,7 +24,7 @@ impl Inventory {
     pub async fn of_new(cluster: &Cluster) -> Self {
         let probe = || async {
             let found = list(cluster.client()).await.map_err(|error| error.to_string())?;
-            let missing = OF_NAMESPACES.into_iter().find(|own| !found.contains(*own));
+            let missing = MADE_LAST.into_iter().find(|own| !found.contains(*own));
             missing.map_or(Ok(Self(found)), |missing| Err(format!("no {missing}")))
         };
         eventually("the objects of a new cluster", DEADLINE, probe).await.unwrap()

@@ -301,16 +301,16 @@ impl Bug {
     pub fn spoil_work(self, work: &mut ObservedWork) {
         match self {
             Self::DeletedBeforeOrphaned => {
-                work.agent.applied_generation = Some(work.generation);
-                work.agent.applied = true;
+                (work.agent.reported, work.agent.applied) = (true, true);
             }
             Self::ConsentForOtherSourceAccepted => {
                 work.adopt = work.adopt.as_ref().map(|_| SOURCE.into());
             }
             Self::EmptyWorkWaitsForAgent => work.agent.is_empty = false,
             Self::HealthOfOldGeneration => {
-                let known = work.agent.applied_generation.map(|_| work.generation);
-                (work.agent.applied_generation, work.agent.available_generation) = (known, known);
+                let known = work.agent.seen;
+                let agent = &mut work.agent;
+                (agent.reported, agent.applied, agent.available) = (known, known, known);
             }
             Self::LeavingObjectsIgnored => work.left = Box::default(),
             Self::UnchangedWorkWritten => work.digest.0[0] ^= 1,

@@ -112,7 +112,7 @@ impl<'a> Write<'a> {
         };
         let mut lost = given.into_iter().filter(|digest| !left.contains(digest));
         // An agent that has not reported may own what it has not on record, and keep it.
-        let is_reported = there.agent.has_settled(there.generation);
+        let is_reported = there.agent.has_settled();
         lost.any(|digest| {
             let orphaned = there.object(digest).is_some_and(ListedObject::is_orphaned);
             let is_kept = orphaned || (is_reported && self.is_owned_elsewhere(digest));

@@ -262,7 +262,7 @@ impl<'a> Giver<'a> {
             || self.is_to_orphan_shared(digest, object, &to.key)
             || receiver.spec.disowns(object);
         if !orphans && receiver.owns(digest, object) {
-            return match from.agent.has_settled(from.generation) {
+            return match from.agent.has_settled() {
                 true => MoveProgress::Applied,
                 false => MoveProgress::AwaitingReport,
             };
@@ -358,7 +358,7 @@ impl<'a> Giver<'a> {
         if last.key == self.from.key {
             return Some(MoveProgress::Shared { is_received: false });
         }
-        Some(match listed.is_owned() && self.from.agent.has_settled(self.from.generation) {
+        Some(match listed.is_owned() && self.from.agent.has_settled() {
             true => MoveProgress::KeptByAnother,
             false => MoveProgress::AwaitingReport,
         })

@@ -224,7 +224,7 @@ impl ObservedWork {
             edited_by,
             labels_absent: !metadata.get("labels").is_some_and(Value::is_object),
             annotations_absent: !metadata.get("annotations").is_some_and(Value::is_object),
-            agent: AgentView::of(metadata, status, manifests == 0),
+            agent: AgentView::of(metadata, status, generation, manifests == 0),
             status: Arc::new(StatusView::of(status, generation, manifests)),
             works: 1,
             objects,

@@ -278,12 +278,12 @@ impl RenderPass<'_> {
         if owners().map(|(_, folder, _)| count(folder)).sum::<usize>() > works_max {
             return Err(PassError::TooManyWorks);
         }
-        let mut works = BTreeMap::new();
+        // A map of them at once has no room for more, as one that grows has.
+        let mut works = Vec::new();
         for (owner, folder, group) in owners() {
             let certainty = group.map_or(Certainty::Member, |one| one.certainty);
             for (folder_name, tree) in &folder.works {
-                let path = owner.join(folder_name);
-                let place = WorkPlace { path: path.clone(), tree: *tree, group };
+                let place = WorkPlace { path: owner.join(folder_name), tree: *tree, group };
                 let kept = before.and_then(|before| before.kept(cluster, &place.path, *tree));
                 let rendered = match kept {
                     Some(kept) => kept,
@@ -291,7 +291,7 @@ impl RenderPass<'_> {
                 };
                 // After each one: a single cluster may have all works of the source.
                 self.spend_folder(&rendered)?;
-                works.insert(path, RenderedFolder { tree: *tree, rendered, certainty });
+                works.push(RenderedFolder { tree: *tree, rendered, certainty });
             }
             for (folder_name, (tree, entry)) in &folder.blocked {
                 let path = owner.join(folder_name);
@@ -299,10 +299,10 @@ impl RenderPass<'_> {
                 self.content.borrow_mut().share(&mut rendered);
                 let rendered = Arc::new(rendered);
                 self.spend_folder(&rendered)?;
-                works.insert(path, RenderedFolder { tree: *tree, rendered, certainty });
+                works.push(RenderedFolder { tree: *tree, rendered, certainty });
             }
         }
-        Ok(works)
+        Ok(works.into_iter().map(|one| (one.rendered.path.clone(), one)).collect())
     }
 
     /// Counts a work folder.

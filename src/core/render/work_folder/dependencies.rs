@@ -47,6 +47,10 @@ pub(super) fn read(
     diagnostics: &mut WorkDiagnostics<'_>,
 ) -> Arc<[Dependency]> {
     let entries = folder.work_file.map_or(&[][..], |config| &config.value.depends_on);
+    if entries.is_empty() {
+        // All folders share this one.
+        return Arc::default();
+    }
     let mut all = Vec::with_capacity(entries.len());
     for (index, entry) in entries.iter().enumerate() {
         let at = folder.location(&format!("/dependsOn/{index}"));
