@@ -54,6 +54,7 @@ pub async fn steady(hub: &Cluster, folder: &Path, layout: Layout, by_daemon: boo
     memory(&gitwork, layout.works, "after a restart of the API server");
     pauses(&gitwork, layout.works);
     drop(gitwork);
+    views(hub, layout.works);
     plan_without_hub(&repo, layout.works);
 }
 
@@ -278,6 +279,24 @@ fn pauses(gitwork: &Gitwork, works: usize) {
         of("count").unwrap_or_default(),
         of("sum").unwrap_or_default()
     );
+}
+
+/// Prints how long the commands take that show every work.
+fn views(hub: &Cluster, works: usize) {
+    for view in ["status", "tree"] {
+        let start = Instant::now();
+        let output = Command::new(env!("CARGO_BIN_EXE_gitwork"))
+            .args([view, "--source-id", SOURCE, "--kubeconfig"])
+            .arg(hub.kubeconfig_path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let lines = output.stdout.iter().filter(|byte| **byte == b'\n').count();
+        println!(
+            "| `{view}` of {works} works | {:.1} s; {lines} lines |",
+            start.elapsed().as_secs_f64()
+        );
+    }
 }
 
 fn plan_without_hub(repo: &Repo, works: usize) {

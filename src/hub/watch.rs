@@ -179,7 +179,6 @@ impl Watch {
             log_error!(debug, &error, source = %self.source, "cannot follow the replica sets");
             return;
         }
-        log_error!(warn, &error, source = %self.source, "the watch of the hub was interrupted");
         self.ready.push_back(HubEvent::Interrupted(error));
     }
 
