@@ -88,7 +88,7 @@ pub async fn fleet(client: &Client, selection: &Selection) -> Result<Fleet, Flee
     source_report::apply(reports.as_deref().unwrap_or_default(), &mut works);
     if let Ok(lost) = &unreachable {
         for tree in &mut works {
-            tree.work.unreachable = lost.iter().any(|name| name.as_str() == tree.work.cluster);
+            tree.work.unreachable = lost.contains(tree.work.cluster.as_str());
         }
     }
     Ok(Fleet { works, unreachable, reports })

@@ -3,18 +3,22 @@
 use std::future::ready;
 
 use futures::stream::StreamExt;
-use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::api::{ApiResource, DynamicObject, ListParams, Request};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::bounded;
+use crate::connection::HubConnection;
 use crate::fleet_error::FleetError;
-use crate::limits;
+use crate::list::{WholeList, no_list};
+use crate::request::ApiRequest;
+use crate::response::Verb;
+use crate::{HubError, bounded, limits, unavailable};
 use gitwork_core::model::name::ClusterName;
 use gitwork_kube::connection_error;
+use gitwork_retry::log_error;
 
 /// The group of ManagedClusters, Placements and PlacementDecisions.
 const CLUSTER_GROUP: &str = "cluster.open-cluster-management.io";
@@ -79,7 +83,8 @@ impl Resource {
         Self { api, kind, plural: "leases.coordination.k8s.io", one_namespace: true }
     }
 
-    /// Lists page by page; each object is reduced by `read` before the next page comes.
+    /// Lists all objects; each one is reduced by `read` as it comes. Many come in one response if
+    /// the API server makes it from memory, and page by page otherwise, as [`crate::list`] does it.
     pub(crate) async fn list<T>(
         &self,
         labels: Option<&str>,
@@ -88,12 +93,22 @@ impl Resource {
         let mut params = ListParams::default().limit(limits::HUB_LIST_PAGE);
         params.label_selector = labels.map(str::to_owned);
         let mut all = Vec::new();
-        for _ in 0..limits::HUB_LIST_PAGES_MAX {
+        for number in 0..limits::HUB_LIST_PAGES_MAX {
             let page = timeout(limits::HUB_CALL, self.api.list(&params)).await;
             let late = |_| {
                 self.other("list", format!("no answer within {} s", limits::HUB_CALL.as_secs()))
             };
             let page = page.map_err(late)?.map_err(|error| self.error("list", &error))?;
+            let has_next = page.metadata.continue_.as_ref().is_some_and(|next| !next.is_empty());
+            if number == 0 && has_next {
+                match self.list_whole(&params, &read).await {
+                    Ok(Some(whole)) => return Ok(whole),
+                    Ok(None) => {}
+                    Err(error) => {
+                        log_error!(debug, &error, "a list failed as a whole; reading it in pages");
+                    }
+                }
+            }
             all.extend(page.items.into_iter().filter_map(value).map(&read));
             match page.metadata.continue_ {
                 Some(next) if !next.is_empty() => params.continue_token = Some(next),
@@ -101,6 +116,35 @@ impl Resource {
             }
         }
         Err(self.other("list", "the list has no end".into()))
+    }
+
+    /// Lists what `page` selects from one response; `None` if pages cost the API server less.
+    async fn list_whole<T>(
+        &self,
+        page: &ListParams,
+        read: impl Fn(Value) -> T,
+    ) -> Result<Option<Vec<T>>, HubError> {
+        let connection = HubConnection::new(self.api.clone().into_client(), None);
+        if !connection.lists_from_memory().await {
+            return Ok(None);
+        }
+        let whole = ListParams { limit: None, ..page.clone() };
+        let request = Request::new(self.api.resource_url()).list(&whole);
+        let request = request.map_err(|error| unavailable(error.to_string()))?;
+        let path = request.uri().to_string();
+        let content_type = "application/json";
+        let request = ApiRequest { verb: Verb::List, path, body: Vec::new(), content_type };
+        let mut list = WholeList::open(&connection, &request).await?;
+        let mut all = Vec::new();
+        while let Some(batch) = list.next().await? {
+            for item in batch.items() {
+                let object: Value =
+                    serde_json::from_slice(item).map_err(|error| no_list(self.kind, &error))?;
+                all.push(read(without_bookkeeping(object)));
+            }
+        }
+        list.end(self.kind)?;
+        Ok(Some(all))
     }
 
     pub(crate) fn watch(
@@ -175,4 +219,12 @@ pub(crate) fn value(mut object: DynamicObject) -> Option<Value> {
     // Bookkeeping of the API server, often larger than the rest.
     object.metadata.managed_fields = None;
     serde_json::to_value(object).ok()
+}
+
+/// An object as [`value`] gives it.
+fn without_bookkeeping(mut object: Value) -> Value {
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+        metadata.remove("managedFields");
+    }
+    object
 }

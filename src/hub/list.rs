@@ -17,7 +17,7 @@ use gitwork_core::model::name::{SourceId, WorkKey};
 use gitwork_core::model::work::LABEL_SOURCE;
 use gitwork_core::model::works_by_cluster::WorksByCluster;
 use gitwork_core::plan::observed::{LABEL_REPLICA_SET, ObservedWork};
-use gitwork_kube::connection::ApiResponse;
+use gitwork_kube::connection::{ApiResponse, ResponseBody};
 use gitwork_kube::list_items::{ItemBatch, ListItems};
 use gitwork_kube::list_page::ListPage;
 use gitwork_retry::log_error;
@@ -135,29 +135,57 @@ async fn list_once(
 async fn list_whole(connection: &HubConnection, selection: &WorkQuery) -> Result<Listed, HubError> {
     let kind = selection.kind;
     let query = format!("timeoutSeconds={}", limits::HUB_LIST.as_secs());
-    let mut body = connection.open_list(&selection.request(Verb::List, &query)).await?;
-    let mut list = new_list();
-    let (mut works, mut batch) = (WorksByCluster::new(), ItemBatch::default());
+    let request = selection.request(Verb::List, &query);
+    let mut list = WholeList::open(connection, &request).await?;
+    let mut works = WorksByCluster::new();
     let mut reading: Option<ItemReader> = None;
-    while let Some(part) = body.next().await.map_err(no_response)? {
-        list.read(&part, &mut batch).map_err(|error| unavailable(error.to_string()))?;
-        if batch.bytes() < limits::HUB_LIST_PAGE_BYTES {
-            continue;
-        }
+    while let Some(batch) = list.next().await? {
         if let Some(before) = reading.take() {
             works.append(before.works().await?);
         }
-        reading = Some(ItemReader::start(kind, batch.take()));
+        reading = Some(ItemReader::start(kind, batch));
     }
-    if let Some(before) = reading {
-        works.append(before.works().await?);
+    if let Some(last) = reading {
+        works.append(last.works().await?);
     }
-    works.append(ItemReader::start(kind, batch).works().await?);
-    let page = read_envelope(kind, &list.into_envelope())?;
-    if !page.metadata.next.is_empty() {
-        return Err(unavailable("the response is not the whole list".into()));
+    Ok(Listed { works, resource_version: list.end(kind.names().1)? })
+}
+
+/// A list that comes as one response, which is read in parts.
+pub(crate) struct WholeList {
+    body: ResponseBody,
+    list: ListItems,
+    batch: ItemBatch,
+}
+
+impl WholeList {
+    /// Sends the request for a list.
+    pub async fn open(connection: &HubConnection, request: &ApiRequest) -> Result<Self, HubError> {
+        let body = connection.open_list(request).await?;
+        Ok(Self { body, list: new_list(), batch: ItemBatch::default() })
     }
-    Ok(Listed { works, resource_version: page.metadata.resource_version })
+
+    /// The next items, some `limits::HUB_LIST_PAGE_BYTES`; `None` at the end.
+    pub async fn next(&mut self) -> Result<Option<ItemBatch>, HubError> {
+        while let Some(part) = self.body.next().await.map_err(no_response)? {
+            let read = self.list.read(&part, &mut self.batch);
+            read.map_err(|error| unavailable(error.to_string()))?;
+            if self.batch.bytes() >= limits::HUB_LIST_PAGE_BYTES {
+                return Ok(Some(self.batch.take()));
+            }
+        }
+        let last = self.batch.take();
+        Ok((last.bytes() > 0).then_some(last))
+    }
+
+    /// The resourceVersion of a list of this kind that was read to its end.
+    pub fn end(self, kind: &str) -> Result<String, HubError> {
+        let page = read_envelope(kind, &self.list.into_envelope())?;
+        if !page.metadata.next.is_empty() {
+            return Err(unavailable("the response is not the whole list".into()));
+        }
+        Ok(page.metadata.resource_version)
+    }
 }
 
 /// How many works the next page has at most.
@@ -214,7 +242,7 @@ fn read_page(
     }
     let (mut list, mut items) = (new_list(), ItemBatch::default());
     list.read(&response.body, &mut items).map_err(|error| unavailable(error.to_string()))?;
-    Ok((read_envelope(kind, &list.into_envelope())?, items))
+    Ok((read_envelope(kind.names().1, &list.into_envelope())?, items))
 }
 
 fn new_list() -> ListItems {
@@ -223,13 +251,12 @@ fn new_list() -> ListItems {
 
 /// Reads what a list says of itself. Anything but a valid list is an error: its missing works would
 /// count as deleted.
-fn read_envelope(kind: WorkKind, text: &[u8]) -> Result<ListPage<IgnoredAny>, HubError> {
-    let name = kind.names().1;
+fn read_envelope(kind: &str, text: &[u8]) -> Result<ListPage<IgnoredAny>, HubError> {
     let page: ListPage<IgnoredAny> =
-        serde_json::from_slice(text).map_err(|error| no_list(name, &error))?;
+        serde_json::from_slice(text).map_err(|error| no_list(kind, &error))?;
     let is_complete = page.items.is_some() && !page.metadata.resource_version.is_empty();
-    if page.kind.strip_suffix("List") != Some(name) || !is_complete {
-        return Err(unavailable(format!("the response is no list of {name}s")));
+    if page.kind.strip_suffix("List") != Some(kind) || !is_complete {
+        return Err(unavailable(format!("the response is no list of {kind}s")));
     }
     Ok(page)
 }
@@ -242,8 +269,8 @@ fn read_works(kind: WorkKind, items: &ItemBatch) -> Result<WorksByCluster<Observ
     Ok(works.into_iter().flatten().collect())
 }
 
-fn no_list(name: &str, error: &serde_json::Error) -> HubError {
-    unavailable(format!("the response is no list of {name}s: {}", bounded(&error.to_string())))
+pub(crate) fn no_list(kind: &str, error: &serde_json::Error) -> HubError {
+    unavailable(format!("the response is no list of {kind}s: {}", bounded(&error.to_string())))
 }
 
 #[cfg(test)]

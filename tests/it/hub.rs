@@ -11,6 +11,7 @@ use gitwork_core::model::operation_error::describe;
 use gitwork_core::model::work::WorkBody;
 use gitwork_core::plan::{Effect, MetadataChange};
 use gitwork_hub::execute::{ExecuteOptions, Outcome, Task, execute};
+use gitwork_hub::fleet::{Selection, fleet};
 use gitwork_hub::limits;
 use gitwork_hub::{Hub, HubError, HubEvent, KubeHub, client};
 use k8s_openapi::api::admissionregistration::v1::{
@@ -245,6 +246,42 @@ async fn paginated_list_is_complete() {
     faults.next(usize::MAX, Fault::LoseRequest, |seen| seen.path == "/version");
     assert_eq!(faulty(cluster, &faults).list(Some(&source)).await.unwrap().len(), count);
     assert_eq!((faults.count(Seen::is_list), faults.count(is_whole)), (2, 0));
+}
+
+#[tokio::test]
+async fn views_read_many_works_at_once_or_in_pages() {
+    let cluster = harness::hub().await;
+    let namespace = cluster.namespace("views").await;
+    let source = source("views");
+    let count = limits::HUB_LIST_PAGE as usize + 7;
+    let keys: Vec<WorkKey> = (0..count).map(|n| key(&namespace, &format!("w{n:04}"))).collect();
+    let body = body(&source, "x");
+    run(&faulty(cluster, &Faults::none()), keys.iter().map(|key| create(key, &body)).collect())
+        .await;
+    let of_cluster = Some(ClusterName::parse(&namespace).unwrap());
+    let is_page = |seen: &Seen| seen.is_list() && seen.query.contains("limit=");
+    let is_whole = |seen: &Seen| seen.is_list() && !seen.query.contains("limit=");
+    for cluster_name in [None, of_cluster] {
+        let selection = Selection {
+            source: Some(source.clone()),
+            cluster: cluster_name,
+            ..Selection::default()
+        };
+        let faults = Faults::none();
+        let client = client::client_with(cluster.config(), &faults).unwrap();
+        let shown = async || {
+            let works = fleet(&client, &selection).await.unwrap().works;
+            works.into_iter().map(|tree| tree.work).collect::<Vec<_>>()
+        };
+        let at_once = shown().await;
+        assert!(
+            at_once.iter().map(|work| work.work.as_str()).eq(keys.iter().map(|k| k.work.as_str()))
+        );
+        assert_eq!((faults.count(is_page), faults.count(is_whole)), (1, 1));
+        faults.next(1, Fault::LoseAnswer, is_whole);
+        assert_eq!(shown().await, at_once, "the same from pages");
+        assert_eq!((faults.count(is_page), faults.count(is_whole)), (3, 2));
+    }
 }
 
 #[tokio::test]

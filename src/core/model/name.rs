@@ -1,5 +1,6 @@
 //! Names as types, so that one cannot be taken for another.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -28,6 +29,12 @@ macro_rules! text_name {
             }
             /// The name as text.
             pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+        // They are compared and hashed as their texts are.
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
                 &self.0
             }
         }

@@ -146,7 +146,7 @@ impl LiveWorks {
     }
 
     fn is_lost(&self, tree: &WorkTree) -> bool {
-        self.unreachable.iter().any(|name| name.as_str() == tree.work.cluster)
+        self.unreachable.contains(tree.work.cluster.as_str())
     }
 
     fn remove(&mut self, key: &Key) -> Vec<ViewTransition> {

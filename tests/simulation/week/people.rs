@@ -179,7 +179,7 @@ impl World {
             members.filter(|cluster| !known.contains_key(cluster)).collect();
         assert!(!missing.is_empty());
         let left: Vec<ClusterName> =
-            self.history.left.iter().filter(|it| known.contains_key(it)).cloned().collect();
+            self.history.left.iter().filter(|it| known.contains_key(*it)).cloned().collect();
         assert!(!left.is_empty());
         let missing: BTreeMap<ClusterName, Arc<ClusterFacts>> = clusters::all_stores()
             .filter(|(cluster, _)| missing.contains(cluster))
