@@ -99,8 +99,8 @@ impl Resource {
                 self.other("list", format!("no answer within {} s", limits::HUB_CALL.as_secs()))
             };
             let page = page.map_err(late)?.map_err(|error| self.error("list", &error))?;
-            let has_next = page.metadata.continue_.as_ref().is_some_and(|next| !next.is_empty());
-            if number == 0 && has_next {
+            let next = page.metadata.continue_.filter(|next| !next.is_empty());
+            if number == 0 && next.is_some() {
                 match self.list_whole(&params, &read).await {
                     Ok(Some(whole)) => return Ok(whole),
                     Ok(None) => {}
@@ -110,10 +110,8 @@ impl Resource {
                 }
             }
             all.extend(page.items.into_iter().filter_map(value).map(&read));
-            match page.metadata.continue_ {
-                Some(next) if !next.is_empty() => params.continue_token = Some(next),
-                _ => return Ok(all),
-            }
+            let Some(next) = next else { return Ok(all) };
+            params.continue_token = Some(next);
         }
         Err(self.other("list", "the list has no end".into()))
     }
