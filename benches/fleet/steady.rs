@@ -1,8 +1,9 @@
 //! A daemon with many works that have a status: what it holds, and what a start, a commit, an event
 //! and a pass without news cost.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use futures::stream::{self, StreamExt};
@@ -297,6 +298,20 @@ fn views(hub: &Cluster, works: usize) {
             start.elapsed().as_secs_f64()
         );
     }
+    let start = Instant::now();
+    let mut view = Command::new(env!("CARGO_BIN_EXE_gitwork"))
+        .args(["status", "--watch", "--source-id", SOURCE, "--kubeconfig"])
+        .arg(hub.kubeconfig_path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // One line for each work, and nothing ends the command but a signal.
+    let shown = BufReader::new(view.stdout.take().unwrap()).lines().take(works).count();
+    assert_eq!(shown, works, "`status --watch` has ended");
+    let took = start.elapsed().as_secs_f64();
+    println!("| first view of `status --watch` of {works} works | {took:.1} s |");
+    view.kill().unwrap();
+    view.wait().unwrap();
 }
 
 fn plan_without_hub(repo: &Repo, works: usize) {

@@ -45,6 +45,11 @@ impl HubConnection {
         Self { api, lists_from_memory: OnceCell::new(), credentials }
     }
 
+    /// For requests whose failures have another error type.
+    pub fn api(&self) -> &ApiConnection {
+        &self.api
+    }
+
     /// Sends a request and reads the whole response, within `limits::HUB_CALL`.
     pub async fn send(&self, request: &ApiRequest) -> Result<ApiResponse, HubError> {
         let response = self.send_once(request).await?;

@@ -10,13 +10,12 @@ use gitwork_api::names::check_label_value;
 use gitwork_api::placement::{LABEL_PLACEMENT, PlacementDecisionStatus, PlacementStatus};
 use jiff::Timestamp;
 use kube::Client;
-use kube::runtime::watcher::Event;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 
 use crate::fleet_error::FleetError;
-use crate::fleet_resource::Resource;
+use crate::fleet_resource::{Resource, ResourceEvent};
 use crate::limits;
 use gitwork_core::model::facts::{
     ClusterFacts, DecisionGroupFacts, Facts, PlacementFacts, PlacementKey,
@@ -98,17 +97,17 @@ fn follow<K: Send + 'static, V: Send + 'static>(
     reduce: fn(Value) -> Option<(K, V)>,
     of_kind: fn(ObjectEvent<K, V>) -> FactsEvent,
 ) -> BoxStream<'static, Result<FactsEvent, FleetError>> {
-    let events = resource.watch(None).flat_map(move |event| {
+    let events = resource.watch(None, reduce).flat_map(move |event| {
         let event = match event {
-            Ok(Event::Init) => Some(ObjectEvent::ListStarted),
-            Ok(Event::InitDone) => Some(ObjectEvent::ListCompleted),
-            Ok(Event::InitApply(object)) => {
-                reduce(object).map(|(key, facts)| ObjectEvent::Listed(key, facts))
+            Ok(ResourceEvent::ListStarted) => Some(ObjectEvent::ListStarted),
+            Ok(ResourceEvent::ListCompleted) => Some(ObjectEvent::ListCompleted),
+            Ok(ResourceEvent::Listed(found)) => {
+                found.map(|(key, facts)| ObjectEvent::Listed(key, facts))
             }
-            Ok(Event::Apply(object)) => {
-                reduce(object).map(|(key, facts)| ObjectEvent::Changed(key, facts))
+            Ok(ResourceEvent::Changed(found)) => {
+                found.map(|(key, facts)| ObjectEvent::Changed(key, facts))
             }
-            Ok(Event::Delete(object)) => reduce(object).map(|(key, _)| ObjectEvent::Gone(key)),
+            Ok(ResourceEvent::Gone(found)) => found.map(|(key, _)| ObjectEvent::Gone(key)),
             Err(error) => {
                 let both = [Err(error), Ok(of_kind(ObjectEvent::Interrupted))];
                 return stream::iter(both).left_stream();

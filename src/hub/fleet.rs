@@ -6,13 +6,12 @@ use std::future::ready;
 use futures::future::join3;
 use futures::stream::{self, BoxStream, StreamExt};
 use kube::Client;
-use kube::runtime::watcher::Event;
 use serde_json::Value;
 use tokio::time::timeout;
 
 use super::source_report::of_lease;
 pub use crate::fleet_error::FleetError;
-use crate::fleet_resource::{Resource, value};
+use crate::fleet_resource::{Resource, ResourceEvent, value};
 use crate::limits;
 use gitwork_core::model::name::{ClusterName, SourceId};
 use gitwork_core::model::work::{LABEL_MANAGED_BY, LABEL_SOURCE, MANAGER};
@@ -137,30 +136,23 @@ pub async fn reach_of(client: &Client, cluster: &ClusterName) -> ClusterReachabi
     }
 }
 
-/// The works that gitwork wrote and their changes, without end. After an error the watch restarts
-/// with exponential backoff.
+/// The works that gitwork wrote and their changes, without end. After an error the list starts
+/// again, with exponential backoff.
 pub fn watch(
     client: &Client,
     selection: &Selection,
 ) -> BoxStream<'static, Result<ViewEvent, FleetError>> {
     let works = Resource::works(client, selection.cluster.as_ref());
     let labels = selection.labels();
-    let works = works.watch(Some(&labels)).map(|event| {
+    let works = works.watch(Some(&labels), |work| WorkTree::of(&work, |_| false)).map(|event| {
         event.map(|event| match event {
-            Event::Init => ViewEvent::ListStarted,
-            Event::InitDone => ViewEvent::ListCompleted,
-            Event::Apply(work) | Event::InitApply(work) => {
-                ViewEvent::Updated(Box::new(WorkTree::of(&work, |_| false)))
+            ResourceEvent::ListStarted => ViewEvent::ListStarted,
+            ResourceEvent::ListCompleted => ViewEvent::ListCompleted,
+            ResourceEvent::Changed(tree) | ResourceEvent::Listed(tree) => {
+                ViewEvent::Updated(Box::new(tree))
             }
-            Event::Delete(work) => {
-                let name = |field| {
-                    let found = work.pointer(field).and_then(Value::as_str);
-                    found.unwrap_or_default().to_owned()
-                };
-                ViewEvent::Removed {
-                    cluster: name("/metadata/namespace"),
-                    work: name("/metadata/name"),
-                }
+            ResourceEvent::Gone(WorkTree { work, .. }) => {
+                ViewEvent::Removed { cluster: work.cluster, work: work.work }
             }
         })
     });
@@ -176,32 +168,33 @@ pub fn watch(
 fn watch_reachability(client: &Client) -> BoxStream<'static, Result<ViewEvent, FleetError>> {
     let mut lost: BTreeMap<String, BTreeSet<ClusterName>> = BTreeMap::new();
     let mut last = BTreeSet::new();
-    let changes = Resource::clusters(client).watch(None).filter_map(move |event| {
-        let name = |cluster: &Value| {
-            cluster.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned()
-        };
-        let complete = match event {
-            Ok(Event::Init) => {
+    let reachability = |cluster: Value| {
+        let name = cluster.pointer("/metadata/name").and_then(Value::as_str);
+        (name.unwrap_or_default().to_owned(), status::unreachable(&[cluster]))
+    };
+    let changes = Resource::clusters(client).watch(None, reachability).filter_map(move |event| {
+        let is_complete = match event {
+            Ok(ResourceEvent::ListStarted) => {
                 lost.clear();
                 false
             }
-            Ok(Event::InitApply(cluster)) => {
-                lost.insert(name(&cluster), status::unreachable(&[cluster]));
+            Ok(ResourceEvent::Listed((name, unreachable))) => {
+                lost.insert(name, unreachable);
                 false
             }
-            Ok(Event::Apply(cluster)) => {
-                lost.insert(name(&cluster), status::unreachable(&[cluster]));
+            Ok(ResourceEvent::Changed((name, unreachable))) => {
+                lost.insert(name, unreachable);
                 true
             }
-            Ok(Event::Delete(cluster)) => {
-                lost.remove(&name(&cluster));
+            Ok(ResourceEvent::Gone((name, _))) => {
+                lost.remove(&name);
                 true
             }
-            Ok(Event::InitDone) => true,
+            Ok(ResourceEvent::ListCompleted) => true,
             Err(_) => false,
         };
         let now: BTreeSet<ClusterName> = lost.values().flatten().cloned().collect();
-        let change = (complete && now != last).then(|| {
+        let change = (is_complete && now != last).then(|| {
             last.clone_from(&now);
             Ok(ViewEvent::Unreachable(now))
         });
@@ -218,22 +211,23 @@ fn watch_reports(
     let mut known: BTreeMap<String, ReportedSource> = BTreeMap::new();
     let mut is_listed = false;
     let labels = selection.report_labels();
-    let changes = Resource::leases(client, &selection.home).watch(Some(&labels));
+    let leases = Resource::leases(client, &selection.home);
     let selection = selection.clone();
+    let changes = leases.watch(Some(&labels), move |lease| selection.report_in(&lease));
     let changes = changes.filter_map(move |event| {
         match event {
-            Ok(Event::Init) => {
+            Ok(ResourceEvent::ListStarted) => {
                 known.clear();
                 is_listed = false;
             }
-            Ok(Event::InitApply(lease) | Event::Apply(lease)) => {
-                known.extend(selection.report_in(&lease).map(|one| (one.source.clone(), one)));
+            Ok(ResourceEvent::Listed(report) | ResourceEvent::Changed(report)) => {
+                known.extend(report.map(|one| (one.source.clone(), one)));
             }
-            Ok(Event::Delete(lease)) => {
-                let gone = of_lease(&lease).map(|one| one.source);
+            Ok(ResourceEvent::Gone(report)) => {
+                let gone = report.map(|one| one.source);
                 known.retain(|source, _| Some(source) != gone.as_ref());
             }
-            Ok(Event::InitDone) => is_listed = true,
+            Ok(ResourceEvent::ListCompleted) => is_listed = true,
             Err(_) => return ready(None),
         }
         let change = is_listed.then(|| Ok(ViewEvent::Reported(known.values().cloned().collect())));

@@ -25,6 +25,7 @@ pub mod facts;
 pub mod fleet;
 mod fleet_error;
 mod fleet_resource;
+mod follow;
 mod hub;
 mod kube_hub;
 pub mod lease;

@@ -136,7 +136,7 @@ async fn list_whole(connection: &HubConnection, selection: &WorkQuery) -> Result
     let kind = selection.kind;
     let query = format!("timeoutSeconds={}", limits::HUB_LIST.as_secs());
     let request = selection.request(Verb::List, &query);
-    let mut list = WholeList::open(connection, &request).await?;
+    let mut list = WholeList::new(connection.open_list(&request).await?);
     let mut works = WorksByCluster::new();
     let mut reading: Option<ItemReader> = None;
     while let Some(batch) = list.next().await? {
@@ -159,10 +159,9 @@ pub(crate) struct WholeList {
 }
 
 impl WholeList {
-    /// Sends the request for a list.
-    pub async fn open(connection: &HubConnection, request: &ApiRequest) -> Result<Self, HubError> {
-        let body = connection.open_list(request).await?;
-        Ok(Self { body, list: new_list(), batch: ItemBatch::default() })
+    /// The list in the body of a response.
+    pub fn new(body: ResponseBody) -> Self {
+        Self { body, list: new_list(), batch: ItemBatch::default() }
     }
 
     /// The next items, some `limits::HUB_LIST_PAGE_BYTES`; `None` at the end.

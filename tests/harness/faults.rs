@@ -49,7 +49,7 @@ pub struct Seen {
 
 impl Seen {
     pub fn is_watch(&self) -> bool {
-        self.query.contains("watch=1")
+        self.query.contains("watch=1") || self.query.contains("watch=true")
     }
     pub fn is_watch_of_works(&self) -> bool {
         self.is_watch() && self.path.ends_with("/manifestworks")

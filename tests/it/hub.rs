@@ -11,9 +11,10 @@ use gitwork_core::model::operation_error::describe;
 use gitwork_core::model::work::WorkBody;
 use gitwork_core::plan::{Effect, MetadataChange};
 use gitwork_hub::execute::{ExecuteOptions, Outcome, Task, execute};
-use gitwork_hub::fleet::{Selection, fleet};
+use gitwork_hub::fleet::{self, FleetError, Selection, fleet};
 use gitwork_hub::limits;
 use gitwork_hub::{Hub, HubError, HubEvent, KubeHub, client};
+use gitwork_report::status::live::ViewEvent;
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
@@ -282,6 +283,75 @@ async fn views_read_many_works_at_once_or_in_pages() {
         assert_eq!(shown().await, at_once, "the same from pages");
         assert_eq!((faults.count(is_page), faults.count(is_whole)), (3, 2));
     }
+}
+
+/// The works in the next list of a view.
+async fn shown(
+    events: &mut BoxStream<'static, Result<ViewEvent, FleetError>>,
+) -> Result<Vec<String>, FleetError> {
+    let mut works = Vec::new();
+    loop {
+        let event = tokio::time::timeout(DEADLINE, events.next()).await;
+        match event.expect("an event before the deadline").expect("a watch goes on for ever")? {
+            ViewEvent::ListStarted => works.clear(),
+            ViewEvent::Updated(tree) => works.push(tree.work.work.clone()),
+            ViewEvent::ListCompleted => return Ok(works),
+            ViewEvent::Removed { .. } | ViewEvent::Unreachable(_) | ViewEvent::Reported(_) => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn followed_view_lists_at_once_and_only_if_it_must() {
+    let cluster = harness::hub().await;
+    let namespace = cluster.namespace("followed").await;
+    let source = source("followed");
+    let count = limits::HUB_LIST_PAGE as usize + 7;
+    let keys: Vec<WorkKey> = (0..count).map(|n| key(&namespace, &format!("w{n:04}"))).collect();
+    let mut names: Vec<String> = keys.iter().map(|key| key.work.to_string()).collect();
+    let body = body(&source, "x");
+    let other = faulty(cluster, &Faults::none());
+    run(&other, keys.iter().map(|key| create(key, &body)).collect()).await;
+    let faults = Faults::none();
+    let client = client::client_with(cluster.config(), &faults).unwrap();
+    let selection = Selection { source: Some(source), ..Selection::default() };
+    let mut events = fleet::watch(&client, &selection);
+    assert_eq!(shown(&mut events).await.unwrap(), names);
+    let is_page = |seen: &Seen| seen.is_list() && seen.query.contains("limit=");
+    let requests = || {
+        let whole = faults.count(|seen| seen.is_list() && !is_page(seen));
+        (faults.count(is_page), whole, faults.count(Seen::is_watch_of_works))
+    };
+    let mut add = async |events: &mut BoxStream<'static, _>, work: &str| {
+        run(&other, vec![create(&key(&namespace, work), &body)]).await;
+        names.push(work.to_owned());
+        let is_it = |event: Result<ViewEvent, FleetError>| match event {
+            Ok(ViewEvent::Updated(tree)) => tree.work.work == work,
+            _ => false,
+        };
+        let seen = async { while !is_it(events.next().await.unwrap()) {} };
+        tokio::time::timeout(DEADLINE, seen).await.unwrap();
+        names.clone()
+    };
+    add(&mut events, "x1").await;
+    assert_eq!(requests(), (1, 1, 1));
+    faults.cut_watches();
+    add(&mut events, "x2").await;
+    assert_eq!(requests(), (1, 1, 2), "a watch that is cut goes on where it was");
+    let mut now = add(&mut events, "x3").await;
+
+    faults.next(1, Fault::Forgotten, Seen::is_watch_of_works);
+    faults.cut_watches();
+    assert_eq!(shown(&mut events).await.unwrap(), now, "it was too old to go on");
+    now = add(&mut events, "x4").await;
+    assert_eq!(requests(), (2, 2, 4));
+
+    let broken = Fault::Answer { code: 503, retry_after_seconds: None };
+    faults.next(1, broken, Seen::is_watch_of_works);
+    faults.cut_watches();
+    let error = shown(&mut events).await.unwrap_err();
+    assert!(matches!(error, FleetError::Other { verb: "watch", .. }), "{error:?}");
+    assert_eq!(shown(&mut events).await.unwrap(), now);
 }
 
 #[tokio::test]
