@@ -9,10 +9,10 @@ use jiff::Timestamp;
 use kube::api::{DynamicObject, PostParams};
 use serde_json::{Value, json};
 
-use super::harness::Cluster;
 use super::harness::git_server::{GitServer, Repo};
 use super::harness::requests::Request;
 use super::harness::resources::cpu_of;
+use super::harness::{Cluster, ControlPlane};
 use super::program::command;
 use super::repository::Layout;
 use super::{CONCURRENCY, works, works_in};
@@ -22,8 +22,8 @@ const WARM_UP: usize = 2_000;
 const ROUNDS: usize = 5;
 /// What gitwork logs at the end of a pass with many works.
 const WROTE: &str = "wrote works; each of them is logged at debug";
-/// The bare client needs no more works to show its rate.
-const BARE_MAX: usize = 10_000;
+/// More works take too long for several rounds, and the API server's rate changes on the way.
+const ROUNDS_BELOW: usize = 10_000;
 
 /// Measures the first sync of works with names of their own: once with many works, otherwise
 /// several times, as one round is short.
@@ -32,7 +32,7 @@ pub async fn first_sync(hub: &Cluster, folder: &Path, layout: Layout) {
     let server = GitServer::http(folder).start();
     // An API server that has just started is slower.
     bare(hub, "warm-up", Layout { works: WARM_UP, ..layout }).await;
-    let rounds = if layout.works > BARE_MAX { 1 } else { ROUNDS };
+    let rounds = if layout.works > ROUNDS_BELOW { 1 } else { ROUNDS };
     let mut ratios = [Vec::new(), Vec::new()];
     for round in 0..rounds {
         let source = format!("first-{round}");
@@ -60,7 +60,7 @@ pub async fn sync_once(
     source: &str,
     layout: Layout,
 ) -> [f64; 2] {
-    let before = bare(hub, &format!("{source}-before"), layout).await;
+    let before = reference(hub, &format!("{source}-before"), layout).await;
     let log = repo.path().with_extension("log");
     let mut requests = hub.requests();
     let (start, begun) = (Instant::now(), Timestamp::now());
@@ -80,7 +80,7 @@ pub async fn sync_once(
     let [reading, planned, writing] = phases(&log, begun, first.at);
     let rest = took - reading - planned - writing;
     let [synced, written] = [took, writing].map(|seconds| layout.works as f64 / seconds);
-    let after = bare(hub, &format!("{source}-after"), layout).await;
+    let after = reference(hub, &format!("{source}-after"), layout).await;
     let reference = f64::midpoint(before, after);
     println!(
         "| first sync of {} works to {} clusters ({source}) | {took:.1} s: {reading:.1} s to \
@@ -108,13 +108,24 @@ fn watch_cpu(process: u32) -> JoinHandle<Duration> {
     })
 }
 
+/// The rate of a bare client that creates as many works: on the same hub, or with many works on one
+/// that has none yet, as gitwork's.
+async fn reference(hub: &Cluster, prefix: &str, layout: Layout) -> f64 {
+    if layout.works <= ROUNDS_BELOW {
+        return bare(hub, prefix, layout).await;
+    }
+    let plane = ControlPlane::boot().await.unwrap();
+    let fresh = super::hub(&plane).await;
+    layout.create_namespaces(&fresh).await;
+    bare(&fresh, prefix, layout).await
+}
+
 /// Creates works with a bare client; works a second. They have labels and annotations as gitwork's
 /// have, which cost the API server a fourteenth.
 async fn bare(hub: &Cluster, prefix: &str, layout: Layout) -> f64 {
-    let count = layout.works.min(BARE_MAX);
     let client = works(hub);
     let start = Instant::now();
-    stream::iter(0..count)
+    stream::iter(0..layout.works)
         .map(|work| {
             let api = works_in(&client, &layout.namespace(work));
             let object: DynamicObject = serde_json::from_value(json!({
@@ -136,7 +147,7 @@ async fn bare(hub: &Cluster, prefix: &str, layout: Layout) -> f64 {
         .buffer_unordered(CONCURRENCY)
         .for_each(|_| async {})
         .await;
-    count as f64 / start.elapsed().as_secs_f64()
+    layout.works as f64 / start.elapsed().as_secs_f64()
 }
 
 fn last_lines(log: &Path) -> String {

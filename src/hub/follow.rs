@@ -13,6 +13,11 @@ use gitwork_retry::RetryClass;
 /// The class of a watch that the API server ends early.
 const EARLY_END: RetryClass = RetryClass::Unavailable { retry_after_seconds: None };
 
+/// After more failures in a row, waits get no longer: to some 16 s if the API server does not
+/// answer. One that has started refuses lists until it has read all objects, and it is known soon
+/// when it has.
+const FAILURES_MAX: u32 = 5;
+
 /// Objects of one kind that an API server lists and watches.
 pub(crate) trait Followed: Send + 'static {
     type Event: Send + 'static;
@@ -169,8 +174,9 @@ impl<F: Followed> Following<F> {
     }
 
     async fn pause(&mut self) {
-        if let Some(attempt) = self.failures.checked_sub(1) {
-            sleep(gitwork_retry::delay(attempt, self.retry_class, fastrand::u64(..))).await;
+        if let Some(before) = self.failures.checked_sub(1) {
+            let before = before.min(FAILURES_MAX);
+            sleep(gitwork_retry::delay(before, self.retry_class, fastrand::u64(..))).await;
         }
     }
 }
@@ -332,6 +338,19 @@ mod tests {
         let end = reading.next(&mut Names, &mut VecDeque::new()).await;
         assert_eq!(end, Err(WatchEnd::Silent));
         assert_eq!(reading.opened.elapsed(), limits::HUB_WATCH + limits::HUB_CALL);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_before_a_list_grow_to_a_bound() {
+        let mut events = follow(Names);
+        let mut waits = Vec::new();
+        for _ in 0..12 {
+            let began = Instant::now();
+            assert_eq!(events.next().await, Some(Err(WatchEnd::Closed)), "its lists fail");
+            waits.push(began.elapsed().as_secs_f64());
+        }
+        assert!(waits[0] < 0.1 && waits[1..4].is_sorted(), "{waits:?}");
+        assert!(waits[6..].iter().all(|wait| (12.0..20.1).contains(wait)), "{waits:?}");
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! The works of one source on the hub, as far as lists, watches, look-ups and writes show them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use crate::confirmed_works::ConfirmedWorks;
@@ -24,8 +24,9 @@ pub struct ObservedHub {
     source: SourceId,
     /// `None` before the first complete list.
     observed: Option<Observed>,
-    /// What the observed works add up to.
-    counts: WorkCounts,
+    /// What the observed works add up to. After a list they are counted once that is needed:
+    /// recording many works takes long enough for one step.
+    counts: OnceLock<WorkCounts>,
     /// When the works of each cluster changed, or what was read of them.
     revisions: ClusterRevisions,
     /// Works that take part in moves, as of the last [`Self::contents_to_read`].
@@ -43,7 +44,7 @@ impl ObservedHub {
         Self {
             source,
             observed: None,
-            counts: WorkCounts::default(),
+            counts: OnceLock::new(),
             revisions: ClusterRevisions::default(),
             moving: BTreeSet::new(),
             sets: BTreeSet::new(),
@@ -75,12 +76,19 @@ impl ObservedHub {
 
     /// The commits that the works name; `None` before the first list.
     pub(crate) fn commits_on_works(&self) -> Option<&Arc<BTreeSet<CommitId>>> {
-        self.observed.as_ref().map(|_| self.counts.commits_on_works())
+        self.observed.as_ref().map(|_| self.counts().commits_on_works())
     }
 
     /// Whether the source has works.
     pub(crate) fn has_works(&self) -> bool {
-        self.counts.has_works()
+        self.counts().has_works()
+    }
+
+    fn counts(&self) -> &WorkCounts {
+        self.counts.get_or_init(|| {
+            let observed = self.observed.as_ref();
+            observed.map(|observed| WorkCounts::of(&self.source, observed)).unwrap_or_default()
+        })
     }
 
     /// Whether the work is the source's.
@@ -212,7 +220,7 @@ impl ObservedHub {
         self.confirmed.clear();
         let observed = self.observed.get_or_insert_default();
         let replaced = observed.record_list(&self.source, works);
-        self.counts = WorkCounts::of(&self.source, observed);
+        self.counts = OnceLock::new();
         self.revisions.mark_all();
         replaced
     }
@@ -229,8 +237,10 @@ impl ObservedHub {
         };
         let before = counted(observed);
         observed.record_sets(source, sets);
-        for (before, now) in before.into_iter().zip(counted(observed)) {
-            counts.replace(before, now);
+        if let Some(counts) = counts.get_mut() {
+            for (before, now) in before.into_iter().zip(counted(observed)) {
+                counts.replace(before, now);
+            }
         }
         changed.iter().for_each(|key| revisions.mark(&key.cluster));
         debug_assert!(self.has_right_counts(), "{changed:?}");
@@ -253,7 +263,9 @@ impl ObservedHub {
         revisions.mark(&key.cluster);
         let before = WorkCounts::counted(source, observed, key);
         let result = change(observed, source);
-        counts.replace(before, WorkCounts::counted(source, observed, key));
+        if let Some(counts) = counts.get_mut() {
+            counts.replace(before, WorkCounts::counted(source, observed, key));
+        }
         debug_assert!(self.has_right_counts(), "{key}");
         Some(result)
     }
@@ -263,9 +275,9 @@ impl ObservedHub {
         let Some(observed) = &self.observed else { return true };
         let is_ours = |work: &ObservedWork| work.is_ours(&self.source);
         observed.works.len() > CHECKED_WORKS_MAX
-            || (**self.counts.commits_on_works()
+            || (**self.counts().commits_on_works()
                 == rewind::commits_on_works(&self.source, observed)
-                && self.counts.has_works() == observed.works.values().any(is_ours))
+                && self.counts().has_works() == observed.works.values().any(is_ours))
     }
 
     /// Records a change that the watch shows. Gives whether the plan may be another now; `None`
@@ -290,7 +302,7 @@ impl ObservedHub {
     /// what becomes of them, so that nothing may wait for it.
     pub(crate) fn forget_unwanted(&mut self, is_wanted: impl Fn(&WorkKey) -> bool) {
         let Some(observed) = &self.observed else { return };
-        if observed.works.len() == self.counts.works() {
+        if observed.works.len() == self.counts().works() {
             return;
         }
         let unwanted =
