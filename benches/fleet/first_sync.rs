@@ -23,7 +23,7 @@ const ROUNDS: usize = 5;
 /// What gitwork logs at the end of a pass with many works.
 const WROTE: &str = "wrote works; each of them is logged at debug";
 /// More works take too long for several rounds, and the API server's rate changes on the way.
-const ROUNDS_BELOW: usize = 10_000;
+const ROUNDS_UP_TO: usize = 10_000;
 
 /// Measures the first sync of works with names of their own: once with many works, otherwise
 /// several times, as one round is short.
@@ -32,7 +32,7 @@ pub async fn first_sync(hub: &Cluster, folder: &Path, layout: Layout) {
     let server = GitServer::http(folder).start();
     // An API server that has just started is slower.
     bare(hub, "warm-up", Layout { works: WARM_UP, ..layout }).await;
-    let rounds = if layout.works > ROUNDS_BELOW { 1 } else { ROUNDS };
+    let rounds = if layout.works > ROUNDS_UP_TO { 1 } else { ROUNDS };
     let mut ratios = [Vec::new(), Vec::new()];
     for round in 0..rounds {
         let source = format!("first-{round}");
@@ -111,7 +111,7 @@ fn watch_cpu(process: u32) -> JoinHandle<Duration> {
 /// The rate of a bare client that creates as many works: on the same hub, or with many works on one
 /// that has none yet, as gitwork's.
 async fn reference(hub: &Cluster, prefix: &str, layout: Layout) -> f64 {
-    if layout.works <= ROUNDS_BELOW {
+    if layout.works <= ROUNDS_UP_TO {
         return bare(hub, prefix, layout).await;
     }
     let plane = ControlPlane::boot().await.unwrap();

@@ -284,13 +284,14 @@ fn pauses(gitwork: &Gitwork, works: usize) {
 
 /// Prints how long the commands take that show every work.
 fn views(hub: &Cluster, works: usize) {
+    let command = |view: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gitwork"));
+        command.args([view, "--source-id", SOURCE, "--kubeconfig"]).arg(hub.kubeconfig_path());
+        command
+    };
     for view in ["status", "tree"] {
         let start = Instant::now();
-        let output = Command::new(env!("CARGO_BIN_EXE_gitwork"))
-            .args([view, "--source-id", SOURCE, "--kubeconfig"])
-            .arg(hub.kubeconfig_path())
-            .output()
-            .unwrap();
+        let output = command(view).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let lines = output.stdout.iter().filter(|byte| **byte == b'\n').count();
         println!(
@@ -299,12 +300,7 @@ fn views(hub: &Cluster, works: usize) {
         );
     }
     let start = Instant::now();
-    let mut view = Command::new(env!("CARGO_BIN_EXE_gitwork"))
-        .args(["status", "--watch", "--source-id", SOURCE, "--kubeconfig"])
-        .arg(hub.kubeconfig_path())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut view = command("status").arg("--watch").stdout(Stdio::piped()).spawn().unwrap();
     // One line for each work, and nothing ends the command but a signal.
     let shown = BufReader::new(view.stdout.take().unwrap()).lines().take(works).count();
     assert_eq!(shown, works, "`status --watch` has ended");

@@ -167,11 +167,12 @@ impl Engine {
                     None => self.reconciler.reports.pass_ended(self.pass.take().as_ref()),
                 },
                 Some(event) = events.next() => {
-                    let is_list = matches!(event, HubEvent::Listed(_));
-                    self.reconciler.apply_hub_event(event);
+                    let (mut next, mut is_list) = (Some(event), false);
                     // Events come in bursts: make one plan for all of them.
-                    while let Some(Some(event)) = events.next().now_or_never() {
+                    while let Some(event) = next {
+                        is_list |= matches!(event, HubEvent::Listed(_));
                         self.reconciler.apply_hub_event(event);
+                        next = events.next().now_or_never().flatten();
                     }
                     if is_list {
                         // To record a list takes long by itself. Other tasks come before its plan.

@@ -84,6 +84,20 @@ async fn until(
     }
 }
 
+/// Creates so many works, whose names are sorted.
+async fn create_many(
+    hub: &KubeHub,
+    namespace: &str,
+    source: &SourceId,
+    count: usize,
+) -> Vec<WorkKey> {
+    let body = body(source, "x");
+    let keys: Vec<WorkKey> = (0..count).map(|n| key(namespace, &format!("w{n:04}"))).collect();
+    let outcomes = run(hub, keys.iter().map(|key| create(key, &body)).collect()).await;
+    assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()));
+    keys
+}
+
 fn is_listed(event: &HubEvent) -> bool {
     matches!(event, HubEvent::Listed(_))
 }
@@ -206,11 +220,8 @@ async fn paginated_list_is_complete() {
     let source = source("pages");
     let faults = Faults::none();
     let hub = faulty(cluster, &faults);
-    let body = body(&source, "x");
     let count = limits::HUB_LIST_PAGE as usize * 2 + 7;
-    let keys: Vec<WorkKey> = (0..count).map(|n| key(&namespace, &format!("w{n:04}"))).collect();
-    let outcomes = run(&hub, keys.iter().map(|key| create(key, &body)).collect()).await;
-    assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()));
+    let keys = create_many(&hub, &namespace, &source, count).await;
     let listed = hub.list(Some(&source)).await.unwrap();
     assert_eq!(
         listed.iter().map(|work| &work.key).collect::<Vec<_>>(),
@@ -255,10 +266,7 @@ async fn views_read_many_works_at_once_or_in_pages() {
     let namespace = cluster.namespace("views").await;
     let source = source("views");
     let count = limits::HUB_LIST_PAGE as usize + 7;
-    let keys: Vec<WorkKey> = (0..count).map(|n| key(&namespace, &format!("w{n:04}"))).collect();
-    let body = body(&source, "x");
-    run(&faulty(cluster, &Faults::none()), keys.iter().map(|key| create(key, &body)).collect())
-        .await;
+    let keys = create_many(&faulty(cluster, &Faults::none()), &namespace, &source, count).await;
     let of_cluster = Some(ClusterName::parse(&namespace).unwrap());
     let is_page = |seen: &Seen| seen.is_list() && seen.query.contains("limit=");
     let is_whole = |seen: &Seen| seen.is_list() && !seen.query.contains("limit=");
@@ -305,13 +313,11 @@ async fn shown(
 async fn followed_view_lists_at_once_and_only_if_it_must() {
     let cluster = harness::hub().await;
     let namespace = cluster.namespace("followed").await;
-    let source = source("followed");
+    let (source, other) = (source("followed"), faulty(cluster, &Faults::none()));
     let count = limits::HUB_LIST_PAGE as usize + 7;
-    let keys: Vec<WorkKey> = (0..count).map(|n| key(&namespace, &format!("w{n:04}"))).collect();
+    let keys = create_many(&other, &namespace, &source, count).await;
     let mut names: Vec<String> = keys.iter().map(|key| key.work.to_string()).collect();
-    let body = body(&source, "x");
-    let other = faulty(cluster, &Faults::none());
-    run(&other, keys.iter().map(|key| create(key, &body)).collect()).await;
+    let body = body(&source, "y");
     let faults = Faults::none();
     let client = client::client_with(cluster.config(), &faults).unwrap();
     let selection = Selection { source: Some(source), ..Selection::default() };
