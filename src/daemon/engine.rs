@@ -21,8 +21,8 @@ use super::status_publisher::{Reachability, SourceError, StatusPublisher};
 use gitwork_core::plan::Plan;
 use gitwork_core::render::desired::Desired;
 use gitwork_forge::reporter::StatusFeed;
+use gitwork_hub::Hub;
 use gitwork_hub::execute::ExecuteOptions;
-use gitwork_hub::{Hub, HubEvent};
 use gitwork_runtime::clock::WallClock;
 use gitwork_sync::guards::GuardOptions;
 
@@ -167,16 +167,11 @@ impl Engine {
                     None => self.reconciler.reports.pass_ended(self.pass.take().as_ref()),
                 },
                 Some(event) = events.next() => {
-                    let (mut next, mut is_list) = (Some(event), false);
+                    let mut next = Some(event);
                     // Events come in bursts: make one plan for all of them.
                     while let Some(event) = next {
-                        is_list |= matches!(event, HubEvent::Listed(_));
-                        self.reconciler.apply_hub_event(event);
+                        self.reconciler.apply_hub_event(event).await;
                         next = events.next().now_or_never().flatten();
-                    }
-                    if is_list {
-                        // To record a list takes long by itself. Other tasks come before its plan.
-                        tokio::task::yield_now().await;
                     }
                 }
                 is_outdated = self.facts.changed() => if is_outdated {

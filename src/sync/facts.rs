@@ -18,7 +18,7 @@ use gitwork_core::model::name::{CommitId, GroupName, RepoPath, SourceId, WorkKey
 use gitwork_core::model::works_by_cluster::WorksByCluster;
 use gitwork_core::plan::cluster_inputs::{DesiredChange, changed_clusters};
 use gitwork_core::plan::incremental::InputRevisions;
-use gitwork_core::plan::observed::{ObservedWork, WorkContent};
+use gitwork_core::plan::observed::{ListRecording, ObservedWork, WorkContent};
 use gitwork_core::plan::rewind;
 use gitwork_core::plan::rewind::AppliedCommits;
 use gitwork_core::plan::{PlanInputs, PlanPolicy};
@@ -188,19 +188,12 @@ impl SourceFacts {
         Some(VerificationBase::new(self.record.current(), has_works, &directives.approvals))
     }
 
-    /// Records an event of the hub. Gives the works that a list replaced, which take a while to
-    /// drop.
-    pub fn set_event(&mut self, event: HubEvent) -> WorksByCluster<ObservedWork> {
-        let mut replaced = WorksByCluster::new();
+    /// Records an event of the hub. See [`Self::begin_list`] for long lists.
+    pub fn set_event(&mut self, event: HubEvent) {
         let is_changed = match event {
             HubEvent::Listed(works) => {
-                if self.hub.is_listed() {
-                    // Events may be missing before the list: the hub may have been replaced or
-                    // restored.
-                    self.record.ask_again(None);
-                }
-                replaced = self.hub.record_list(works);
-                true
+                let mut list = self.begin_list(works);
+                return while !self.advance_list(&mut list, usize::MAX) {};
             }
             HubEvent::Changed(work) => {
                 self.read_record_after(&work);
@@ -221,7 +214,24 @@ impl SourceFacts {
         if is_changed {
             self.mark_changed();
         }
-        replaced
+    }
+
+    /// Begins to record a list of the source's works: that of many works takes several steps.
+    /// Nothing else may be recorded or planned until [`Self::advance_list`] has recorded all of it.
+    pub fn begin_list(&mut self, works: WorksByCluster<ObservedWork>) -> ListRecording {
+        if self.hub.is_listed() {
+            // Events may be missing before the list: the hub may have been replaced or restored.
+            self.record.ask_again(None);
+        }
+        self.hub.begin_list(works)
+    }
+
+    /// Records the next clusters of a list, with some `works_at_once` works before. Gives whether
+    /// all of it is recorded.
+    pub fn advance_list(&mut self, list: &mut ListRecording, works_at_once: usize) -> bool {
+        let is_recorded = self.hub.advance_list(list, works_at_once);
+        self.mark_changed();
+        is_recorded
     }
 
     /// Reads the record again if a work names a commit that is not known to be part of Git's head:

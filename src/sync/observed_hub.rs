@@ -11,7 +11,9 @@ use gitwork_core::model::name::{CommitId, SourceId, WorkKey};
 use gitwork_core::model::works_by_cluster::WorksByCluster;
 use gitwork_core::plan::Effect;
 use gitwork_core::plan::moves::{MovingWorks, remaining_owners};
-use gitwork_core::plan::observed::{DeliveredWork, Observed, ObservedWork, WorkContent};
+use gitwork_core::plan::observed::{
+    DeliveredWork, ListRecording, Observed, ObservedWork, WorkContent,
+};
 use gitwork_core::plan::{Plan, rewind};
 
 /// In debug builds, the counts of a source with at most so many works are compared with those of
@@ -212,17 +214,27 @@ impl ObservedHub {
         self.confirmed.settles_at()
     }
 
-    /// Records a complete list. Gives the works before, which take a while to drop.
-    pub(crate) fn record_list(
-        &mut self,
-        works: WorksByCluster<ObservedWork>,
-    ) -> WorksByCluster<ObservedWork> {
+    /// Begins to record a complete list. Until [`Self::advance_list`] has recorded all of it, the
+    /// works are neither those before nor those after it.
+    pub(crate) fn begin_list(&mut self, works: WorksByCluster<ObservedWork>) -> ListRecording {
         self.confirmed.clear();
+        self.observed.get_or_insert_default().begin_list(works)
+    }
+
+    /// Records the next part of a list. Gives whether all of it is recorded.
+    pub(crate) fn advance_list(&mut self, list: &mut ListRecording, works_at_once: usize) -> bool {
         let observed = self.observed.get_or_insert_default();
-        let replaced = observed.record_list(&self.source, works);
+        let is_recorded = observed.advance_list(&self.source, list, works_at_once);
         self.counts = OnceLock::new();
         self.revisions.mark_all();
-        replaced
+        is_recorded
+    }
+
+    /// Records a complete list.
+    #[cfg(test)]
+    fn record_list(&mut self, works: WorksByCluster<ObservedWork>) {
+        let mut list = self.begin_list(works);
+        while !self.advance_list(&mut list, 1) {}
     }
 
     /// Records a complete list of the source's replica sets. Gives whether the hub was listed

@@ -18,6 +18,7 @@ use super::tasks::due_tasks;
 use crate::clock::monotonic;
 use crate::leader_guarded_hub::LeaderGuardedHub;
 use crate::leadership::Leadership;
+use crate::limits;
 use crate::metrics::{Metrics, Stage};
 use crate::reader::SourceReader;
 use gitwork_core::model::facts::Facts;
@@ -80,11 +81,19 @@ impl Reconciler {
         self.hub.watch(&self.id)
     }
 
-    /// Applies an event of the hub.
-    pub fn apply_hub_event(&mut self, event: HubEvent) {
+    /// Applies an event of the hub. Other tasks come between the parts of a list, and before its
+    /// plan: to record a list takes long by itself.
+    pub async fn apply_hub_event(&mut self, event: HubEvent) {
         self.reports.hub_event(&event);
-        let replaced = self.state.facts_mut().set_event(event);
+        let facts = self.state.facts_mut();
+        let HubEvent::Listed(works) = event else { return facts.set_event(event) };
+        let mut list = facts.begin_list(works);
+        while !facts.advance_list(&mut list, limits::WORKS_AT_ONCE) {
+            tokio::task::yield_now().await;
+        }
+        let replaced = list.into_replaced();
         drop_elsewhere(replaced.len(), replaced);
+        tokio::task::yield_now().await;
     }
 
     /// Reads directives and the record from the hub if they are due. Gives whether an operator

@@ -70,7 +70,7 @@ proptest! {
         hub.record_list(WorksByCluster::new());
         for event in events {
             match event {
-                Event::Listed(works) => _ = hub.record_list(works.into_iter().collect()),
+                Event::Listed(works) => hub.record_list(works.into_iter().collect()),
                 Event::Changed(work) => _ = hub.record_change(work),
                 Event::Gone(key) => _ = hub.record_gone(&key),
                 Event::LookedUp(key, found) => _ = hub.record_lookup(&key, found),

@@ -13,4 +13,4 @@ pub use agent::{AGENT_FINALIZER, AgentView};
 pub use content::WorkContent;
 pub use object::ListedObject;
 pub use work::{LABEL_REPLICA_SET, ManagedKeys, ObservedWork, UnreadableWork};
-pub use works::{DeliveredWork, GoneWork, NormalizedWrite, Observed};
+pub use works::{DeliveredWork, GoneWork, ListRecording, NormalizedWrite, Observed};

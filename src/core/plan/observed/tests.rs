@@ -149,7 +149,11 @@ proptest! {
         let all = observed.works.clone();
         let list = listed.iter().map(|(cluster, name)| work_of(*cluster, *name, "fleet"));
         let list: WorksByCluster<ObservedWork> = list.collect();
+        let (mut in_parts, mut parts) = (observed.clone(), observed.begin_list(list.clone()));
         prop_assert_eq!(observed.record_list(&id, list.clone()), all.clone());
+        while !in_parts.advance_list(&id, &mut parts, 1) {}
+        prop_assert_eq!(&in_parts, &observed);
+        prop_assert_eq!(&parts.into_replaced(), &all);
         let (mut works, mut gone) = (list.clone(), BTreeMap::new());
         for (key, work) in all.iter().filter(|(key, _)| !list.contains_key(key)) {
             if work.is_ours(&id) {

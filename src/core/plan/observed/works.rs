@@ -60,42 +60,76 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// Records the complete state of the source's works. Foreign works are not part of such a list,
-    /// and stay. So do replica sets: see [`Self::record_sets`]. Gives the works before, which take
-    /// a while to drop.
+    /// Records the complete state of the source's works, and gives the works before. See
+    /// [`Self::begin_list`].
     pub fn record_list(
         &mut self,
         source: &SourceId,
         works: WorksByCluster<ObservedWork>,
     ) -> WorksByCluster<ObservedWork> {
-        self.record_all(source, works, |cluster| cluster.replica_set_namespace().is_none())
+        self.record_all(source, self.begin_list(works))
     }
 
     /// Records the complete state of the source's replica sets.
     pub fn record_sets(&mut self, source: &SourceId, sets: WorksByCluster<ObservedWork>) {
-        self.record_all(source, sets, |cluster| cluster.replica_set_namespace().is_some());
+        self.record_all(source, self.begin(sets, |place| place.replica_set_namespace().is_some()));
     }
 
-    /// `is_listed`: whether objects of this place are part of the list.
     fn record_all(
         &mut self,
         source: &SourceId,
-        listed: WorksByCluster<ObservedWork>,
-        is_listed: fn(&ClusterName) -> bool,
+        mut list: ListRecording,
     ) -> WorksByCluster<ObservedWork> {
-        let places = self.works.clusters().filter(|cluster| is_listed(cluster));
-        let places: Vec<ClusterName> = places.cloned().collect();
-        let mut replaced = WorksByCluster::new();
-        for place in places {
+        self.advance_list(source, &mut list, usize::MAX);
+        list.replaced
+    }
+
+    /// Begins to record the complete state of the source's works. Foreign works are not part of
+    /// such a list, and stay. So do replica sets: see [`Self::record_sets`]. Until the recording
+    /// has ended, no plan may be made, and no other change recorded.
+    pub fn begin_list(&self, works: WorksByCluster<ObservedWork>) -> ListRecording {
+        self.begin(works, |place| place.replica_set_namespace().is_none())
+    }
+
+    /// `is_listed`: whether objects of this place are part of the list.
+    fn begin(
+        &self,
+        listed: WorksByCluster<ObservedWork>,
+        is_listed: impl Fn(&ClusterName) -> bool,
+    ) -> ListRecording {
+        let places = self.works.clusters().filter(|place| is_listed(place));
+        let places = places.cloned().collect::<Vec<_>>().into_iter();
+        ListRecording { listed, places, replaced: WorksByCluster::new() }
+    }
+
+    /// Records the next clusters of a list, with some `works_at_once` works before. Gives whether
+    /// all of it is recorded.
+    pub fn advance_list(
+        &mut self,
+        source: &SourceId,
+        list: &mut ListRecording,
+        works_at_once: usize,
+    ) -> bool {
+        let end = list.replaced.len().saturating_add(works_at_once);
+        while list.replaced.len() < end {
+            let Some(place) = list.places.next() else {
+                self.end_list(std::mem::take(&mut list.listed));
+                return true;
+            };
             let before = self.works.cluster(&place);
-            let missing = missing(&before, listed.of_cluster(&place).map(|(key, _)| &key.work));
+            let names = list.listed.of_cluster(&place).map(|(key, _)| &key.work);
             let is_ours = |(_, work): &(&WorkKey, &ObservedWork)| work.is_ours(source);
-            let (ours, foreign): (Vec<_>, Vec<_>) = missing.into_iter().partition(is_ours);
+            let (ours, foreign): (Vec<_>, Vec<_>) =
+                missing(&before, names).into_iter().partition(is_ours);
             self.gone.extend(ours.into_iter().map(|(key, work)| (key.clone(), gone_work(work))));
             let foreign = foreign.into_iter().map(|(key, work)| (key.clone(), work.clone()));
             self.works.set_cluster(&place, Arc::new(foreign.collect()));
-            replaced.set_cluster(&place, before);
+            list.replaced.set_cluster(&place, before);
         }
+        false
+    }
+
+    fn end_list(&mut self, listed: WorksByCluster<ObservedWork>) {
         // A listed work that was gone has come back: the hub was restored, or the list is older.
         self.gone.retain(|key, _| !listed.contains_key(key));
         self.unlisted.retain(|key| !listed.contains_key(key));
@@ -103,7 +137,6 @@ impl Observed {
         let Self { works, normalized, .. } = self;
         normalized.retain(|key, _| works.contains_key(key));
         self.is_relisted = true;
-        replaced
     }
 
     /// The ManifestWork that a set has on a cluster.
@@ -248,6 +281,23 @@ impl Observed {
     /// Whether `there` is how the hub stored gitwork's last write of it.
     pub(crate) fn is_as_stored(&self, there: &ObservedWork) -> bool {
         self.normalized.get(&there.key).is_some_and(|write| write.stored == there.digest)
+    }
+}
+
+/// A complete list that is recorded cluster by cluster: that of many works takes too long for one
+/// step.
+#[derive(Debug)]
+pub struct ListRecording {
+    listed: WorksByCluster<ObservedWork>,
+    /// The clusters that had works before, and are still to be compared.
+    places: std::vec::IntoIter<ClusterName>,
+    replaced: WorksByCluster<ObservedWork>,
+}
+
+impl ListRecording {
+    /// The works before, as far as the list is recorded. They take a while to drop.
+    pub fn into_replaced(self) -> WorksByCluster<ObservedWork> {
+        self.replaced
     }
 }
 
