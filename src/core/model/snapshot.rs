@@ -1,6 +1,6 @@
 //! One state of a repository: trees and blobs by id, whatever they were read from.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -173,7 +173,8 @@ pub enum TreeError {
 /// Fails at the first malformed entry, and at the second entry of one name.
 pub fn read_tree(mut bytes: &[u8]) -> Result<Tree, TreeError> {
     let lossy = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-    let (mut tree, mut names) = (Tree::new(), BTreeSet::new());
+    let (mut plain, mut others) = (Vec::new(), Tree::new());
+    let mut names = HashSet::new();
     while !bytes.is_empty() {
         let space = bytes.iter().position(|b| *b == b' ').ok_or(TreeError::NoMode)?;
         let (mode, rest) = bytes.split_at(space);
@@ -195,8 +196,15 @@ pub fn read_tree(mut bytes: &[u8]) -> Result<Tree, TreeError> {
         if !names.insert(name) {
             return Err(TreeError::DuplicateName(lossy(name)));
         }
-        insert(&mut tree, name, Entry { kind, id: ObjectId(*id) });
+        let entry = Entry { kind, id: ObjectId(*id) };
+        // Only names outside ASCII can look alike. The others are added at once, below.
+        match name.is_ascii() {
+            true => plain.push((lossy(name), entry)),
+            false => insert(&mut others, name, entry),
+        }
     }
+    let mut tree: Tree = plain.into_iter().collect();
+    tree.append(&mut others);
     Ok(tree)
 }
 
@@ -255,6 +263,22 @@ mod tests {
         let tree = read_tree(&bytes).unwrap();
         assert_eq!(tree.len(), many as usize);
         assert!(tree.keys().all(|name| name.len() < 100));
+    }
+
+    /// Git sorts a folder as if its name ended with a slash.
+    #[test]
+    fn trees_are_sorted_by_name_and_each_name_is_there_once() {
+        let names: [&[u8]; 6] = [b"a-b", b"a", b"b", "\u{fffd}".as_bytes(), b"\xff", b"z"];
+        let bytes = names.map(|name| entry("40000", name)).concat();
+        let tree = read_tree(&bytes).unwrap();
+        let marked = format!("\u{fffd}\u{fffd}{}", Digest::of(b"\xff"));
+        let sorted: Vec<&str> = tree.keys().map(String::as_str).collect();
+        assert_eq!(sorted, ["a", "a-b", "b", "z", "\u{fffd}", &marked]);
+        for name in names {
+            let twice = [bytes.clone(), entry("100644", name)].concat();
+            let shown = String::from_utf8_lossy(name).into_owned();
+            assert_eq!(read_tree(&twice), Err(TreeError::DuplicateName(shown)));
+        }
     }
 
     #[test]

@@ -37,6 +37,11 @@ fn is_to_pack(len: usize) -> bool {
     (16..=PACKED_MAX).contains(&len) && len.is_multiple_of((len.next_power_of_two() / 8).max(8))
 }
 
+/// Whether all keys are of one cluster.
+fn are_of<T>(works: &BTreeMap<WorkKey, T>, cluster: &ClusterName) -> bool {
+    works.keys().all(|key| key.cluster == *cluster)
+}
+
 impl<T> Default for WorksByCluster<T> {
     fn default() -> Self {
         Self { clusters: BTreeMap::new(), len: 0 }
@@ -47,6 +52,15 @@ impl<T> WorksByCluster<T> {
     /// An empty map.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A map with the entries of each cluster, whose keys are all of this cluster.
+    pub fn of_clusters(all: impl IntoIterator<Item = (ClusterName, ClusterWorks<T>)>) -> Self {
+        let all = all.into_iter().filter(|(_, works)| !works.is_empty());
+        let clusters: BTreeMap<ClusterName, ClusterWorks<T>> = all.collect();
+        debug_assert!(clusters.iter().all(|(name, works)| are_of(works, name)));
+        let len = clusters.values().map(|works| works.len()).sum();
+        Self { clusters, len }
     }
 
     /// The number of entries.
@@ -125,7 +139,7 @@ impl<T> WorksByCluster<T> {
 
     /// Replaces the entries of one cluster, whose keys are all of this cluster.
     pub fn set_cluster(&mut self, cluster: &ClusterName, works: ClusterWorks<T>) {
-        debug_assert!(works.keys().all(|key| key.cluster == *cluster), "{cluster}");
+        debug_assert!(are_of(&works, cluster), "{cluster}");
         let added = works.len();
         let before = match works.is_empty() {
             true => self.clusters.remove(cluster),
@@ -350,6 +364,17 @@ mod tests {
         }
         assert!(moved < 7 * PACKED_MAX, "{moved}");
         assert!(!is_to_pack(PACKED_MAX * 2));
+    }
+
+    #[test]
+    fn map_of_whole_clusters_leaves_out_those_without_entries() {
+        let of = |cluster, works: &[u8]| {
+            let works = works.iter().map(|work| (key(cluster, *work), *work));
+            (key(cluster, 0).cluster, Arc::new(works.collect()))
+        };
+        let all = WorksByCluster::of_clusters([of(1, &[1, 2]), of(2, &[]), of(3, &[4])]);
+        assert_eq!(all, [(1, 1), (1, 2), (3, 4)].map(|(one, work)| (key(one, work), work)).into());
+        assert_eq!((all.len(), all.clusters().count()), (3, 2));
     }
 
     #[test]

@@ -18,8 +18,10 @@ mod freeze;
 mod group_cost_tests;
 #[cfg(test)]
 mod group_tests;
+mod in_step;
 mod inputs;
 mod notes;
+mod open_clusters;
 mod open_groups;
 mod order;
 mod pass;
@@ -60,8 +62,10 @@ use budget::ContentBudget;
 use cluster::{ClusterPlan, RenderedCluster};
 use content::SharedContent;
 use earlier::{Earlier, LeftOut};
+use in_step::InStep;
 use inputs::{ClusterConfig, SourceInputs};
-use pass::{ClusterPlace, OpenCluster, PassError, RenderPass, Rendering};
+use open_clusters::OpenClusters;
+use pass::{ClusterPlace, PassError, RenderPass, Rendering};
 use rendered_change::Selected;
 pub use rendered_change::{RenderedChange, UnreadClusters};
 use rollouts::rollouts;
@@ -264,7 +268,8 @@ impl Renderer {
     ) -> Result<Desired, ObjectError> {
         let fleet = self.fleet_within_budget(snapshot, top, left_out);
         let (fleet, diagnostics) = fleet.inspect_err(|_| self.content.drop_all_unused())?;
-        let replaced = self.clusters.iter().map(|(name, before)| match fleet.clusters.get(name) {
+        let mut rendered = InStep::new(&fleet.clusters);
+        let replaced = self.clusters.iter().map(|(name, before)| match rendered.get(name) {
             Some(now) if Arc::ptr_eq(now, before) => 0,
             Some(now) => now.replaced_folders(before),
             None => before.rendered_folders().count(),
@@ -364,23 +369,18 @@ impl Renderer {
     ) -> Result<Fleet, ObjectError> {
         let mut fleet = Fleet::default();
         let groups = pass.groups(&top.groups, &self.groups);
-        let at = RepoPath::root().join(GROUPS);
-        let Some(groups) = self.within_bounds(groups, &at, diagnostics)? else { return Ok(fleet) };
-        let mut opened = BTreeMap::new();
-        for (name, tree) in &top.clusters {
-            let open = pass.open(name, *tree, self.clusters.get(name))?;
-            opened.insert(name.clone(), open);
-        }
-        let config = |open: &OpenCluster| open.inherited.config.clone();
-        let configs: BTreeMap<ClusterName, Arc<ClusterConfig>> =
-            opened.iter().map(|(name, open)| (name.clone(), config(open))).collect();
-        let labels = configs.iter().map(|(name, config)| (name, &config.file.labels)).collect();
+        let at = || RepoPath::root().join(GROUPS);
+        let Some(groups) = self.within_bounds(groups, at, diagnostics)? else { return Ok(fleet) };
+        let mut opened = pass.open(&top.clusters, &self.clusters)?;
+        let labels = opened.iter().map(|(name, open)| (name, &open.inherited.config.file.labels));
+        // Only groups ask for them.
+        let labels = labels.take_while(|_| !groups.is_empty()).collect();
         let facts = self.facts.as_deref();
         let mut found = Memberships::find(&groups, &labels, facts);
         let diagnostics_of_groups = groups.iter().flat_map(|group| group.diagnostics.clone());
         let counted = pass.budget.borrow_mut().spend_diagnostics(&found.diagnostics);
         let counted = counted.map_err(PassError::from);
-        if self.within_bounds(counted, &at, diagnostics)?.is_none() {
+        if self.within_bounds(counted, at, diagnostics)?.is_none() {
             return Ok(fleet);
         }
         fleet.diagnostics = found.diagnostics.into_iter().chain(diagnostics_of_groups).collect();
@@ -390,9 +390,7 @@ impl Renderer {
         let (members, all) = (&mut found.by_cluster, &mut fleet.rollouts);
         let later = pass.earlier.assign(members, all, (&labels, facts), left_out);
         fleet.groups = groups;
-        for member in found.by_cluster.keys() {
-            opened.entry(member.clone()).or_insert_with(|| pass.open_without_folder());
-        }
+        pass.open_members(&found.by_cluster, &self.clusters, &mut opened);
         if opened.len() > limits::CLUSTERS_MAX {
             diagnostics.push(too_many_clusters(opened.len()));
             return Ok(fleet);
@@ -411,23 +409,24 @@ impl Renderer {
     fn clusters(
         &self,
         pass: &RenderPass<'_>,
-        opened: BTreeMap<ClusterName, OpenCluster>,
-        (mut groups, mut later): (GroupsByCluster, GroupsByCluster),
+        opened: OpenClusters<'_>,
+        (groups, later): (GroupsByCluster, GroupsByCluster),
         diagnostics: &mut Vec<Diagnostic>,
     ) -> Result<(RenderedClusters, KindIndex), ObjectError> {
-        let plans: Vec<(ClusterName, ClusterPlan)> = opened
+        let (mut groups, mut later) = (InStep::new(groups), InStep::new(later));
+        let plans: Vec<(ClusterName, ClusterPlan<'_>)> = opened
             .into_iter()
             .map(|(name, opened)| {
                 let place = ClusterPlace {
-                    groups: groups.remove(&name).unwrap_or_default(),
-                    later: later.remove(&name).unwrap_or_default(),
+                    groups: groups.get(&name).unwrap_or_default(),
+                    later: later.get(&name).unwrap_or_default(),
                     facts: Facts::of(self.facts.as_deref(), &name),
                 };
-                let plan = pass.plan(&name, opened, place, self.clusters.get(&name));
+                let plan = pass.plan(&name, opened, place);
                 (name, plan)
             })
             .collect();
-        let ahead = RenderedAhead::new(pass.work_inputs(), &self.kinds, &plans, &self.clusters);
+        let ahead = RenderedAhead::new(pass.work_inputs(), &self.kinds, &plans);
         let rendered = ahead.run(pass.objects, self.threads, |ahead| {
             self.planned_clusters(pass, plans, ahead, diagnostics)
         });
@@ -435,8 +434,8 @@ impl Renderer {
         // A CRD anywhere in the repository tells the plural of its kind everywhere: what was
         // rendered with another answer is rendered again. A frozen work tells nothing.
         let kinds = pass.kinds(&clusters);
-        let at = RepoPath::root().join(CLUSTERS);
-        let Some((kinds, frozen)) = self.within_bounds(kinds, &at, diagnostics)? else {
+        let at = || RepoPath::root().join(CLUSTERS);
+        let Some((kinds, frozen)) = self.within_bounds(kinds, at, diagnostics)? else {
             return Ok((clusters, KindIndex::default()));
         };
         for (name, cluster) in &mut clusters {
@@ -445,8 +444,8 @@ impl Renderer {
                 .and_then(|()| pass.check(name, cluster));
             // What follows is corrected and checked in a later pass: until then, the source is
             // frozen.
-            let at = layout::cluster_path(name);
-            if self.within_bounds(corrected, &at, diagnostics)?.is_none() {
+            let at = || layout::cluster_path(name);
+            if self.within_bounds(corrected, at, diagnostics)?.is_none() {
                 break;
             }
         }
@@ -457,29 +456,29 @@ impl Renderer {
     fn planned_clusters(
         &self,
         pass: &RenderPass<'_>,
-        plans: Vec<(ClusterName, ClusterPlan)>,
+        plans: Vec<(ClusterName, ClusterPlan<'_>)>,
         ahead: Option<&RenderedAhead<'_>>,
         diagnostics: &mut Vec<Diagnostic>,
     ) -> Result<RenderedClusters, ObjectError> {
-        let mut clusters = BTreeMap::new();
+        let mut clusters = Vec::with_capacity(plans.len());
         let mut works_left = limits::WORKS_MAX;
         for (name, plan) in plans {
             let bounds = (Rendering { kinds: &self.kinds, ahead }, works_left);
-            let cluster = pass.cluster(&name, plan, bounds, self.clusters.get(&name));
-            let at = layout::cluster_path(&name);
-            let Some(cluster) = self.within_bounds(cluster, &at, diagnostics)? else { break };
+            let cluster = pass.cluster(&name, plan, bounds);
+            let at = || layout::cluster_path(&name);
+            let Some(cluster) = self.within_bounds(cluster, at, diagnostics)? else { break };
             works_left -= cluster.works.len();
-            clusters.insert(name, cluster);
+            clusters.push((name, cluster));
         }
-        Ok(clusters)
+        Ok(clusters.into_iter().collect())
     }
 
     /// `None` where a bound of the source is exceeded, which is reported and freezes it: of what is
-    /// not read, nothing is known.
+    /// not read, nothing is known. `at`: the path to name.
     fn within_bounds<T>(
         &self,
         result: Result<T, PassError>,
-        at: &RepoPath,
+        at: impl FnOnce() -> RepoPath,
         diagnostics: &mut Vec<Diagnostic>,
     ) -> Result<Option<T>, ObjectError> {
         let found = match result {
@@ -487,7 +486,7 @@ impl Renderer {
             Err(PassError::Object(why)) => return Err(why),
             Err(PassError::TooManyWorks) => too_many_works(),
             Err(PassError::TooLarge) => {
-                too_large(&self.source, at, self.content_bytes_max / (1024 * 1024))
+                too_large(&self.source, &at(), self.content_bytes_max / (1024 * 1024))
             }
         };
         diagnostics.push(found);
@@ -523,19 +522,12 @@ impl Renderer {
 
     /// Puts the clusters together: the works that Git wants, and those that an error freezes.
     fn assemble(&self, commit: Option<CommitId>, diagnostics: &[Diagnostic]) -> Desired {
-        let mut works = WantedWorks::new();
-        for (name, cluster) in &self.clusters {
-            works.set_cluster(name, cluster.wanted());
-        }
+        let wanted = self.clusters.iter().map(|(name, cluster)| (name.clone(), cluster.wanted()));
+        let mut works = WantedWorks::of_clusters(wanted);
         let above = diagnostics.iter().chain(&self.group_diagnostics);
         let mut all: Vec<ScopedDiagnostic<'_>> = above.map(ScopedDiagnostic::new).collect();
-        for cluster in self.clusters.values() {
-            let between = cluster.checked.iter();
-            let between = between.flat_map(|found| found.clashes.iter().chain(&found.notes));
-            let of_cluster = cluster.diagnostics.iter().chain(between);
-            all.extend(of_cluster.map(ScopedDiagnostic::new));
-            all.extend(cluster.problems_of_commit());
-        }
+        let clusters = self.clusters.values().filter(|cluster| cluster.may_have_problems());
+        all.extend(clusters.flat_map(|cluster| cluster.problems()));
         let mut frozen = self.freeze(&mut works, &all);
         let of_order = if self.is_partial { Vec::new() } else { self.check_order(&works, &frozen) };
         if !of_order.is_empty() {

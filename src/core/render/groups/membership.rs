@@ -120,10 +120,14 @@ impl Memberships {
         labels: &'a ClusterLabels<'a>,
         facts: Option<&'a Facts>,
     ) -> Self {
-        let mut known: BTreeSet<&'a ClusterName> = labels.keys().copied().collect();
-        known.extend(facts.iter().flat_map(|facts| facts.managed_clusters.keys()));
+        // To collect all clusters has a cost for each, and only groups ask for them.
+        if groups.is_empty() {
+            return Self::default();
+        }
+        let of_facts = facts.iter().flat_map(|facts| facts.managed_clusters.keys());
         let matchers = groups.iter().filter_map(|group| group.matcher());
-        known.extend(matchers.flat_map(ClusterMatcher::exact_names));
+        let named = matchers.flat_map(ClusterMatcher::exact_names);
+        let known = labels.keys().copied().chain(of_facts).chain(named).collect();
         let matchers = groups.iter().filter_map(|group| group.matcher());
         let placements = matchers.filter_map(|matcher| {
             let key = matcher.placement.as_ref()?;

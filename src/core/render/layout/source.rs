@@ -172,31 +172,32 @@ impl Names {
         diagnostics: &mut Vec<Diagnostic>,
     ) -> BTreeMap<N, ObjectId> {
         let folder = RepoPath::root().join(self.folder);
-        let mut found = BTreeMap::new();
+        let mut found = Vec::with_capacity(tree.len());
         for (name, entry) in tree {
-            let path = folder.join(name);
             if name.starts_with('.') {
                 continue;
             }
+            let path = || folder.join(name);
             let problem = match (entry.kind, parse(name)) {
                 (EntryKind::Tree, Ok(name)) => {
-                    found.insert(name, entry.id);
+                    found.push((name, entry.id));
                     continue;
                 }
                 (EntryKind::Blob, _) if !is_manifest(name) => continue,
                 (EntryKind::Blob, _) => {
                     let why = format!("it stands beside the {}' folders", self.owners);
-                    stray(&path, Scope::Source, &why)
+                    stray(&path(), Scope::Source, &why)
                 }
                 // It may be the renamed folder of any of them: nothing is deleted, all else goes
                 // on.
-                (_, Err(why)) => bad_name(&path, self.what, name, &why, Scope::Source),
-                (EntryKind::Symlink, Ok(name)) => link(&path, scope(&name)),
-                (EntryKind::Gitlink, Ok(name)) => gitlink(&path, scope(&name)),
+                (_, Err(why)) => bad_name(&path(), self.what, name, &why, Scope::Source),
+                (EntryKind::Symlink, Ok(name)) => link(&path(), scope(&name)),
+                (EntryKind::Gitlink, Ok(name)) => gitlink(&path(), scope(&name)),
             };
             diagnostics.push(problem);
         }
-        found
+        // At once, as the names are sorted.
+        found.into_iter().collect()
     }
 }
 

@@ -51,18 +51,17 @@ struct Progress {
 }
 
 impl<'a> RenderedAhead<'a> {
-    /// The folders of these clusters that have to be rendered. `before`: what was rendered last.
+    /// The folders of these clusters that have to be rendered.
     pub(super) fn new(
         inputs: WorkInputs<'a>,
         kinds: &'a KindIndex,
-        plans: &[(ClusterName, ClusterPlan)],
-        before: &BTreeMap<ClusterName, Arc<RenderedCluster>>,
+        plans: &[(ClusterName, ClusterPlan<'_>)],
     ) -> Self {
         let mut jobs = Vec::new();
         for (name, plan) in plans {
-            let ClusterPlan::Changed { cluster, folder: Ok(folder) } = plan else { continue };
-            let before = before.get(name);
-            let before = before.filter(|before| before.inherited.is_same(&cluster.inherited));
+            let ClusterPlan::Changed { cluster, folder: Ok(folder), before } = plan else {
+                continue;
+            };
             for (owner, folder, _) in cluster.owners(name, folder) {
                 for (folder_name, tree) in &folder.works {
                     let (path, tree) = (owner.join(folder_name), *tree);

@@ -74,15 +74,17 @@ pub(super) struct RenderedFolder {
 }
 
 /// A cluster whose inputs are known.
-pub(super) enum ClusterPlan {
+pub(super) enum ClusterPlan<'a> {
     /// As before.
-    Same(Arc<RenderedCluster>),
+    Same(&'a Arc<RenderedCluster>),
     /// To be rendered, at least in part.
     Changed {
         /// Without its works.
         cluster: Arc<RenderedCluster>,
         /// What stands in its folder.
-        folder: Result<OwnerFolder, ObjectError>,
+        folder: Result<Box<OwnerFolder>, ObjectError>,
+        /// What was rendered last, if it has inherited the same.
+        before: Option<&'a Arc<RenderedCluster>>,
     },
 }
 
@@ -92,9 +94,7 @@ impl RenderedCluster {
         &'a self,
         of: impl Fn(&RepoPath) -> bool + 'a,
     ) -> impl Iterator<Item = &'a CrdNames> {
-        let may_have = self.may_have(|found| found.has_crds);
-        let works = self.rendered_folders().take_while(move |_| may_have);
-        let works = works.filter(move |rendered| of(&rendered.path));
+        let works = self.rendered_folders().filter(move |rendered| of(&rendered.path));
         works.flat_map(|rendered| &rendered.uncommon().crds)
     }
 
@@ -123,11 +123,20 @@ impl RenderedCluster {
         self.checked.as_ref().is_none_or(what)
     }
 
-    /// What is wrong with the works that it gets with the commit.
-    pub(super) fn problems_of_commit(&self) -> impl Iterator<Item = ScopedDiagnostic<'_>> {
-        let may_have = self.may_have(|found| found.has_problems);
-        let works = self.works_of_commit().take_while(move |_| may_have);
-        works.flat_map(Rendered::problems)
+    /// Whether something may be wrong with it. Most clusters are passed over by that.
+    pub(super) fn may_have_problems(&self) -> bool {
+        let has_any = |found: &CheckedWorks| {
+            found.has_problems || !found.clashes.is_empty() || !found.notes.is_empty()
+        };
+        !self.diagnostics.is_empty() || self.may_have(has_any)
+    }
+
+    /// What is wrong with its files, and with the works that it gets with the commit.
+    pub(super) fn problems(&self) -> impl Iterator<Item = ScopedDiagnostic<'_>> {
+        let between = self.checked.iter();
+        let between = between.flat_map(|found| found.clashes.iter().chain(&found.notes));
+        let of_cluster = self.diagnostics.iter().chain(between).map(ScopedDiagnostic::new);
+        of_cluster.chain(self.works_of_commit().flat_map(Rendered::problems))
     }
 
     /// The folders of works that the cluster gets for sure.

@@ -55,10 +55,10 @@ impl Renderer {
 
     /// The work folders of groups with sets.
     fn delivered_folders(&self) -> impl Iterator<Item = (&GroupName, &Rendered)> {
-        let places = self.clusters.iter().filter(|(place, _)| {
-            // Most sources have none.
-            !self.delivered.is_empty() && place.replica_set_namespace().is_some()
-        });
+        // Most sources have none.
+        let clusters = Some(&self.clusters).filter(|_| !self.delivered.is_empty());
+        let places = clusters.into_iter().flatten();
+        let places = places.filter(|(place, _)| place.replica_set_namespace().is_some());
         let folders = places.flat_map(|(_, cluster)| cluster.certain_works());
         folders.filter_map(|folder| {
             let group = layout::group_of(&folder.rendered.path)?;

@@ -12,6 +12,7 @@ use super::content::{FolderContent, SharedContent};
 use super::earlier::Earlier;
 use super::inputs::{ClusterConfig, ClusterInputs, SourceInputs};
 use super::notes::notes;
+use super::open_clusters::OpenCluster;
 use super::work_inputs::{WorkInputs, WorkPlace};
 use gitwork_api::escape::pointer_token;
 use gitwork_schemas::KubernetesVersion;
@@ -83,29 +84,6 @@ pub(super) enum PassError {
     TooLarge,
 }
 
-/// A cluster before its works are rendered.
-pub(super) struct OpenCluster {
-    /// Of `clusters/<cluster>`; `None` without such a folder.
-    tree: Option<ObjectId>,
-    /// What stands in the folder; `None` if it was not read, because it did not change.
-    folder: Option<OwnerFolder>,
-    pub(super) inherited: Arc<ClusterInputs>,
-    /// Of the cluster's own files.
-    diagnostics: Vec<Diagnostic>,
-}
-
-impl OpenCluster {
-    /// Whether what stands in its folder was read.
-    pub(super) fn is_read(&self) -> bool {
-        self.folder.is_some()
-    }
-
-    /// The names of the work folders in the cluster's folder, as far as it was read.
-    pub(super) fn work_folders(&self) -> impl Iterator<Item = &String> {
-        self.folder.iter().flat_map(|folder| folder.works.keys())
-    }
-}
-
 /// The groups that a cluster is in, and what the hub says of it.
 pub(super) struct ClusterPlace {
     pub(super) groups: Vec<Membership>,
@@ -150,56 +128,28 @@ impl RenderPass<'_> {
         Ok(groups)
     }
 
-    /// Reads what a cluster's works inherit, unless its folder is unchanged since `before`.
-    pub(super) fn open(
+    /// Compares a cluster with what was rendered before.
+    pub(super) fn plan<'b>(
         &self,
         name: &ClusterName,
-        tree: ObjectId,
-        before: Option<&Arc<RenderedCluster>>,
-    ) -> Result<OpenCluster, ObjectError> {
-        if let Some(before) = before
-            && before.tree == Some(tree)
-            && before.inherited.source.blob == self.inputs.blob
-        {
-            let (inherited, diagnostics) = (before.inherited.clone(), before.diagnostics.clone());
-            return Ok(OpenCluster { tree: Some(tree), folder: None, inherited, diagnostics });
-        }
-        let mut folder = layout::cluster(name, tree, self.objects, &self.inputs.ignore)?;
-        let mut diagnostics = std::mem::take(&mut folder.diagnostics);
-        let inherited = self.cluster_inputs(name, folder.config_file, &mut diagnostics)?;
-        let (tree, folder, inherited) = (Some(tree), Some(folder), Arc::new(inherited));
-        Ok(OpenCluster { tree, folder, inherited, diagnostics })
-    }
-
-    /// A cluster without a folder in Git.
-    pub(super) fn open_without_folder(&self) -> OpenCluster {
-        let (source, config) = (self.inputs.clone(), self.bare.clone());
-        let inherited = Arc::new(ClusterInputs { source, cluster_blob: None, config });
-        let folder = Some(OwnerFolder::default());
-        OpenCluster { tree: None, folder, inherited, diagnostics: Vec::new() }
-    }
-
-    /// Compares a cluster with what was rendered `before`.
-    pub(super) fn plan(
-        &self,
-        name: &ClusterName,
-        opened: OpenCluster,
+        opened: OpenCluster<'b>,
         place: ClusterPlace,
-        before: Option<&Arc<RenderedCluster>>,
-    ) -> ClusterPlan {
-        let OpenCluster { tree, folder, inherited, diagnostics } = opened;
+    ) -> ClusterPlan<'b> {
+        let OpenCluster { before, tree, folder, inherited, diagnostics } = opened;
         let ClusterPlace { groups, later, facts } = place;
         let before = before.filter(|before| before.inherited.is_same(&inherited));
         let is_same = |before: &&Arc<RenderedCluster>| {
             before.is_same(tree, (&groups, &later), &facts) && !before.may_fit(&groups)
         };
         if let Some(before) = before.filter(is_same) {
-            return ClusterPlan::Same(before.clone());
+            return ClusterPlan::Same(before);
         }
         let folder = match (folder, tree) {
             (Some(folder), _) => Ok(folder),
-            (None, Some(tree)) => layout::cluster(name, tree, self.objects, &self.inputs.ignore),
-            (None, None) => Ok(OwnerFolder::default()),
+            (None, Some(tree)) => {
+                layout::cluster(name, tree, self.objects, &self.inputs.ignore).map(Box::new)
+            }
+            (None, None) => Ok(Box::default()),
         };
         let cluster = RenderedCluster {
             tree,
@@ -212,31 +162,28 @@ impl RenderPass<'_> {
             diagnostics,
             checked: None,
         };
-        ClusterPlan::Changed { cluster: Arc::new(cluster), folder }
+        ClusterPlan::Changed { cluster: Arc::new(cluster), folder, before }
     }
 
-    /// Renders a cluster, taking over what did not change since `before`. It may have `works_max`
-    /// works.
+    /// Renders a cluster, taking over what did not change. It may have `works_max` works.
     pub(super) fn cluster(
         &self,
         name: &ClusterName,
-        plan: ClusterPlan,
+        plan: ClusterPlan<'_>,
         (rendering, works_max): (Rendering<'_>, usize),
-        before: Option<&Arc<RenderedCluster>>,
     ) -> Result<Arc<RenderedCluster>, PassError> {
-        let (cluster, folder) = match plan {
+        let (cluster, folder, before) = match plan {
             ClusterPlan::Same(before) if before.works.len() > works_max => {
                 return Err(PassError::TooManyWorks);
             }
             ClusterPlan::Same(before) => {
-                self.budget.borrow_mut().spend_cluster(&before)?;
-                return Ok(before);
+                self.budget.borrow_mut().spend_cluster(before)?;
+                return Ok(before.clone());
             }
-            ClusterPlan::Changed { cluster, folder } => (cluster, folder?),
+            ClusterPlan::Changed { cluster, folder, before } => (cluster, folder?, before),
         };
         self.budget.borrow_mut().spend_config(&cluster.inherited.config)?;
         self.budget.borrow_mut().spend_diagnostics(&cluster.diagnostics)?;
-        let before = before.filter(|before| before.inherited.is_same(&cluster.inherited));
         let works = self.works(name, &cluster, &folder, (rendering, works_max), before)?;
         let later_works = self.later_works(name, &cluster, rendering.kinds)?;
         let mut cluster = RenderedCluster { works, later_works, ..Arc::unwrap_or_clone(cluster) };
@@ -408,9 +355,13 @@ impl RenderPass<'_> {
         &self,
         clusters: &BTreeMap<ClusterName, Arc<RenderedCluster>>,
     ) -> Result<(KindIndex, FrozenCrds), PassError> {
-        let all = KindIndex::new(clusters.values().flat_map(|cluster| cluster.crds(|_| true)));
+        // Most clusters have no CRD.
+        let with_crds = clusters.iter().filter(|(_, one)| one.may_have(|found| found.has_crds));
+        let with_crds: Vec<(&ClusterName, &Arc<RenderedCluster>)> = with_crds.collect();
+        let all = with_crds.iter().flat_map(|(_, cluster)| cluster.crds(|_| true));
+        let all = KindIndex::new(all);
         let mut frozen = FrozenCrds::new();
-        for (name, cluster) in clusters {
+        for (name, cluster) in with_crds.iter().copied() {
             let folders = self.frozen_with_crds(name, cluster, &all)?;
             if !folders.is_empty() {
                 frozen.insert(name.clone(), folders);
@@ -418,8 +369,8 @@ impl RenderPass<'_> {
         }
         let crds = |of_frozen: bool| {
             let frozen = &frozen;
-            clusters.iter().flat_map(move |(name, cluster)| {
-                let of = frozen.get(name);
+            with_crds.iter().flat_map(move |(name, cluster)| {
+                let of = frozen.get(*name);
                 cluster.crds(move |one| of.is_some_and(|of| of.contains(one)) == of_frozen)
             })
         };
@@ -434,9 +385,6 @@ impl RenderPass<'_> {
         all: &KindIndex,
     ) -> Result<BTreeSet<RepoPath>, PassError> {
         let mut frozen = BTreeSet::new();
-        if !cluster.may_have(|found| found.has_crds) {
-            return Ok(frozen);
-        }
         for (path, work) in
             cluster.works.iter().filter(|(_, one)| !one.rendered.uncommon().crds.is_empty())
         {
@@ -502,7 +450,7 @@ impl RenderPass<'_> {
 
     /// What works inherit from cluster.yaml. An equal file of another cluster is read again only
     /// for its problems.
-    fn cluster_inputs(
+    pub(super) fn cluster_inputs(
         &self,
         name: &ClusterName,
         blob: Option<ObjectId>,

@@ -1,9 +1,9 @@
 //! The clusters of a snapshot that are rendered, and whether the others matter to them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::pass::OpenCluster;
+use super::open_clusters::OpenClusters;
 use super::rendered_change::{Selected, UnreadClusters};
 use super::{GroupsByCluster, Renderer};
 use crate::limits;
@@ -25,14 +25,14 @@ impl Renderer {
     /// Leaves only the selected clusters, and counts the others.
     pub(super) fn select(
         &self,
-        opened: &mut BTreeMap<ClusterName, OpenCluster>,
+        opened: &mut OpenClusters<'_>,
         groups: &GroupsByCluster,
     ) -> UnreadClusters {
         let mut unread = UnreadClusters::default();
         if matches!(self.selected, Selected::All) {
             return unread;
         }
-        opened.retain(|name, open| {
+        opened.retain(|(name, open)| {
             if self.selected.has(name) {
                 return true;
             }
@@ -41,7 +41,7 @@ impl Renderer {
             let of_groups = of_groups.flat_map(|one| one.group.folder.works.keys());
             let works: BTreeSet<&String> = open.work_folders().chain(of_groups).collect();
             // Nothing is read of a folder that did not change.
-            let before = self.clusters.get(name).filter(|_| !open.is_read());
+            let before = open.before.filter(|_| !open.is_read());
             let works = before.map_or(works.len(), |before| before.works.len());
             unread.works += works;
             unread.clusters += usize::from(works > 0);

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::limits;
 use crate::model::approval::{Approved, Target, listing, plan_hash};
-use crate::model::diagnostic::{Code, Diagnostic};
+use crate::model::diagnostic::{Code, Diagnostic, Scope};
 use crate::model::name::{ClusterName, RepoPath, SourceId, WorkKey, WorkName};
 use crate::model::object_digest::ObjectDigest;
 use crate::model::snapshot::{Entry, Objects as _, Snapshot};
@@ -349,4 +349,27 @@ fn bound_of_content_does_not_depend_on_what_was_rendered_before() {
         outcomes.insert((before, kept));
     }
     assert_eq!(outcomes.len(), 3, "some fit, some not, and some only before: {outcomes:?}");
+}
+
+#[test]
+fn problems_beside_the_clusters_folders_name_their_paths() {
+    let mut all = files(&[
+        ("clusters/.hidden/web/x.yaml", MAP),
+        ("clusters/README.md", "no manifest"),
+        ("clusters/Bad/web/x.yaml", MAP),
+        ("clusters/a/web/x.yaml", MAP),
+        ("clusters/stray.yaml", MAP),
+    ]);
+    all.insert("clusters/b".into(), TestFile::Link("a".into()));
+    let desired = render(&all, "[]");
+    let found = desired.diagnostics.iter();
+    let found = found.map(|one| (one.location.file.as_str(), one.code, one.scope.clone()));
+    let b = Scope::Cluster(ClusterName::parse("b").unwrap());
+    let expected = [
+        ("clusters/Bad", Code::BadName, Scope::Source),
+        ("clusters/b", Code::SymlinkOutside, b),
+        ("clusters/stray.yaml", Code::StrayFile, Scope::Source),
+    ];
+    assert_eq!(found.collect::<Vec<_>>(), expected);
+    assert_eq!(desired.works.len(), 1);
 }
