@@ -161,12 +161,19 @@ impl<T> WorksByCluster<T> {
             let are_alike = || one.iter().zip(other.iter()).all(is_same_work);
             Arc::ptr_eq(one, other) || (one.len() == other.len() && are_alike())
         };
-        let differs = |(name, works): &(&ClusterName, &ClusterWorks<T>)| {
-            !other.clusters.get(*name).is_some_and(|other| is_equal(works, other))
-        };
-        let differing = self.clusters.iter().filter(differs).map(|(name, _)| name);
-        let missing = other.clusters.keys().filter(|name| !self.clusters.contains_key(*name));
-        differing.chain(missing).cloned().collect()
+        // Both sorted: to search for each cluster costs more than all else.
+        let (mut differing, mut others) = (BTreeSet::new(), other.clusters.iter().peekable());
+        for (name, works) in &self.clusters {
+            while let Some((missing, _)) = others.next_if(|(other, _)| *other < name) {
+                differing.insert(missing.clone());
+            }
+            let same_name = others.next_if(|(other, _)| *other == name);
+            if !same_name.is_some_and(|(_, other)| is_equal(works, other)) {
+                differing.insert(name.clone());
+            }
+        }
+        differing.extend(others.map(|(name, _)| name.clone()));
+        differing
     }
 }
 
