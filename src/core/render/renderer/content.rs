@@ -256,7 +256,9 @@ impl SharedContent {
         if is_much || self.unused.was_held {
             self.drop_all_unused();
             let bytes_before = self.bytes.unwrap_or_default();
-            self.unused = Unused { bytes_before, folders: 0, was_held: is_much };
+            // Before the first commit there was none that somebody may hold.
+            let was_held = is_much && self.unused.folders > 0;
+            self.unused = Unused { bytes_before, folders: 0, was_held };
         }
     }
 
@@ -322,4 +324,20 @@ fn drop_unused<T: ?Sized + Eq + Hash>(
         is_used
     });
     dropped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contents_are_looked_at_again_only_if_an_earlier_commit_had_others() {
+        let mut content = SharedContent { bytes: Some(100), ..SharedContent::default() };
+        content.drop_unused(0, 10);
+        assert_eq!((content.unused.bytes_before, content.unused.was_held), (100, false));
+        content.drop_unused(1, 10);
+        assert!(content.unused.was_held);
+        content.drop_unused(0, 10);
+        assert!(!content.unused.was_held);
+    }
 }
