@@ -73,6 +73,34 @@ pub(super) struct RenderedFolder {
     pub(super) certainty: Certainty,
 }
 
+/// Sorted by name.
+pub(super) type OpenClusters<'a> = Vec<(ClusterName, OpenCluster<'a>)>;
+
+/// A cluster before its works are rendered.
+pub(super) struct OpenCluster<'a> {
+    /// What was rendered last.
+    pub(super) before: Option<&'a Arc<RenderedCluster>>,
+    /// Of `clusters/<cluster>`; `None` without such a folder.
+    pub(super) tree: Option<ObjectId>,
+    /// What stands in the folder; `None` if it was not read, because it did not change.
+    pub(super) folder: Option<Box<OwnerFolder>>,
+    pub(super) inherited: Arc<ClusterInputs>,
+    /// Of the cluster's own files.
+    pub(super) diagnostics: Vec<Diagnostic>,
+}
+
+impl OpenCluster<'_> {
+    /// Whether what stands in its folder was read.
+    pub(super) fn is_read(&self) -> bool {
+        self.folder.is_some()
+    }
+
+    /// The names of the work folders in the cluster's folder, as far as it was read.
+    pub(super) fn work_folders(&self) -> impl Iterator<Item = &String> {
+        self.folder.iter().flat_map(|folder| folder.works.keys())
+    }
+}
+
 /// A cluster whose inputs are known.
 pub(super) enum ClusterPlan<'a> {
     /// As before.

@@ -1,52 +1,23 @@
-//! Clusters before their works are rendered: what the works inherit, and which folders changed.
+//! Finds what the works of each cluster inherit, and which folders changed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::cluster::RenderedCluster;
+use super::cluster::{OpenCluster, OpenClusters, RenderedCluster};
 use super::in_step::InStep;
 use super::inputs::ClusterInputs;
 use super::pass::RenderPass;
-use super::{GroupsByCluster, RenderedClusters};
-use crate::model::diagnostic::Diagnostic;
 use crate::model::name::{ClusterName, ObjectId};
 use crate::model::snapshot::ObjectError;
-use crate::render::layout::{self, OwnerFolder};
-
-/// Sorted by name.
-pub(super) type OpenClusters<'a> = Vec<(ClusterName, OpenCluster<'a>)>;
-
-/// A cluster before its works are rendered.
-pub(super) struct OpenCluster<'a> {
-    /// What was rendered last.
-    pub(super) before: Option<&'a Arc<RenderedCluster>>,
-    /// Of `clusters/<cluster>`; `None` without such a folder.
-    pub(super) tree: Option<ObjectId>,
-    /// What stands in the folder; `None` if it was not read, because it did not change.
-    pub(super) folder: Option<Box<OwnerFolder>>,
-    pub(super) inherited: Arc<ClusterInputs>,
-    /// Of the cluster's own files.
-    pub(super) diagnostics: Vec<Diagnostic>,
-}
-
-impl OpenCluster<'_> {
-    /// Whether what stands in its folder was read.
-    pub(super) fn is_read(&self) -> bool {
-        self.folder.is_some()
-    }
-
-    /// The names of the work folders in the cluster's folder, as far as it was read.
-    pub(super) fn work_folders(&self) -> impl Iterator<Item = &String> {
-        self.folder.iter().flat_map(|folder| folder.works.keys())
-    }
-}
+use crate::render::groups::Membership;
+use crate::render::layout;
 
 impl RenderPass<'_> {
     /// Opens the clusters with these folders. `before`: what was rendered last.
     pub(super) fn open<'b>(
         &self,
         trees: &BTreeMap<ClusterName, ObjectId>,
-        before: &'b RenderedClusters,
+        before: &'b BTreeMap<ClusterName, Arc<RenderedCluster>>,
     ) -> Result<OpenClusters<'b>, ObjectError> {
         let (mut before, mut opened) = (InStep::new(before), Vec::with_capacity(trees.len()));
         for (name, tree) in trees {
@@ -81,8 +52,8 @@ impl RenderPass<'_> {
     /// Adds the members of groups that have no folder in Git.
     pub(super) fn open_members<'b>(
         &self,
-        members: &GroupsByCluster,
-        before: &'b RenderedClusters,
+        members: &BTreeMap<ClusterName, Vec<Membership>>,
+        before: &'b BTreeMap<ClusterName, Arc<RenderedCluster>>,
         opened: &mut OpenClusters<'b>,
     ) {
         let mut known = InStep::new(opened.iter().map(|(name, open)| (name, open)));

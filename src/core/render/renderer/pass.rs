@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use super::ahead::RenderedAhead;
 use super::budget::{ContentBudget, TooLarge};
-use super::cluster::{ClusterPlan, RenderedCluster, RenderedFolder};
+use super::cluster::{ClusterPlan, OpenCluster, RenderedCluster, RenderedFolder};
 use super::content::{FolderContent, SharedContent};
 use super::earlier::Earlier;
 use super::inputs::{ClusterConfig, ClusterInputs, SourceInputs};
 use super::notes::notes;
-use super::open_clusters::OpenCluster;
 use super::work_inputs::{WorkInputs, WorkPlace};
 use gitwork_api::escape::pointer_token;
 use gitwork_schemas::KubernetesVersion;

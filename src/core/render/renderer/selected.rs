@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::open_clusters::OpenClusters;
+use super::cluster::OpenClusters;
 use super::rendered_change::{Selected, UnreadClusters};
 use super::{GroupsByCluster, Renderer};
 use crate::limits;
