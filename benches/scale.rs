@@ -343,7 +343,7 @@ fn measure_relist(world: &mut World) {
     };
     let mut least: BTreeMap<&str, f64> = BTreeMap::new();
     for _ in 0..ROUNDS {
-        // The daemon drops what was replaced on another thread.
+        // It holds the works before to the end of the round: the daemon drops them elsewhere.
         let mut recording = world.state.facts_mut().begin_list(list());
         let steps = [
             longest_step("the longest step of a list after a broken watch: ms", || {

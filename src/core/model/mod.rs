@@ -8,6 +8,7 @@ pub mod diagnostic;
 pub mod diagnostic_sink;
 pub mod digest;
 pub mod facts;
+pub mod in_step;
 pub mod kinds;
 pub mod manifest;
 pub mod name;

@@ -6,6 +6,7 @@ use std::iter::FlatMap;
 use std::ops::Index;
 use std::sync::Arc;
 
+use crate::model::in_step::InStep;
 use crate::model::name::{ClusterName, WorkKey};
 
 /// The entries of one cluster.
@@ -161,18 +162,14 @@ impl<T> WorksByCluster<T> {
             let are_alike = || one.iter().zip(other.iter()).all(is_same_work);
             Arc::ptr_eq(one, other) || (one.len() == other.len() && are_alike())
         };
-        // Both sorted: to search for each cluster costs more than all else.
-        let (mut differing, mut others) = (BTreeSet::new(), other.clusters.iter().peekable());
-        for (name, works) in &self.clusters {
-            while let Some((missing, _)) = others.next_if(|(other, _)| *other < name) {
-                differing.insert(missing.clone());
-            }
-            let same_name = others.next_if(|(other, _)| *other == name);
-            if !same_name.is_some_and(|(_, other)| is_equal(works, other)) {
-                differing.insert(name.clone());
-            }
-        }
-        differing.extend(others.map(|(name, _)| name.clone()));
+        let (mut ours, mut others) = (InStep::new(&self.clusters), InStep::new(&other.clusters));
+        let differs = |(name, works): &(&ClusterName, &ClusterWorks<T>)| {
+            !others.get(*name).is_some_and(|other| is_equal(works, other))
+        };
+        let differing = self.clusters.iter().filter(differs).map(|(name, _)| name).cloned();
+        let mut differing: BTreeSet<ClusterName> = differing.collect();
+        let missing = other.clusters.keys().filter(|name| ours.get(*name).is_none());
+        differing.extend(missing.cloned());
         differing
     }
 }

@@ -1,10 +1,10 @@
 //! All ManifestWorks that concern one source.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::model::digest::Digest;
+use crate::model::in_step::InStep;
 use crate::model::name::{ClusterName, SourceId, WorkKey, WorkName};
 use crate::model::works_by_cluster::WorksByCluster;
 use crate::plan::effect::Effect;
@@ -320,16 +320,10 @@ impl FromIterator<ObservedWork> for WorksByCluster<ObservedWork> {
 /// others.
 fn missing<'a>(
     before: &'a BTreeMap<WorkKey, ObservedWork>,
-    mut listed: impl Iterator<Item = &'a WorkName>,
+    listed: impl Iterator<Item = &'a WorkName>,
 ) -> Vec<(&'a WorkKey, &'a ObservedWork)> {
-    let mut next = listed.next();
-    let is_missing = |(key, _): &(&WorkKey, &ObservedWork)| loop {
-        match next.map(|listed| listed.cmp(&key.work)) {
-            Some(Ordering::Less) => next = listed.next(),
-            found => break found != Some(Ordering::Equal),
-        }
-    };
-    before.iter().filter(is_missing).collect()
+    let mut listed = InStep::new(listed.map(|name| (name, ())));
+    before.iter().filter(|(key, _)| listed.get(&key.work).is_none()).collect()
 }
 
 /// Identifies a work that is gone. Without its label a work belongs to another, and may still be

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::cluster::{OpenCluster, OpenClusters, RenderedCluster};
-use super::in_step::InStep;
 use super::inputs::ClusterInputs;
 use super::pass::RenderPass;
+use crate::model::in_step::InStep;
 use crate::model::name::{ClusterName, ObjectId};
 use crate::model::snapshot::ObjectError;
 use crate::render::groups::Membership;

@@ -1,27 +1,28 @@
-//! Clusters of two sorted lists, side by side.
+//! Two sorted lists, side by side.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::iter::Peekable;
 
-use crate::model::name::ClusterName;
-
-/// Entries sorted by cluster, asked for names that ascend as well. It walks along with the names:
-/// with many clusters, a search for each of them costs far more.
-pub(super) struct InStep<I: Iterator> {
+/// Entries sorted by key, asked for keys that ascend as well. It walks along with the keys: with
+/// many of them, a search for each one costs far more.
+pub struct InStep<I: Iterator> {
     entries: Peekable<I>,
 }
 
-impl<K: Borrow<ClusterName>, V, I: Iterator<Item = (K, V)>> InStep<I> {
+impl<K, V, I: Iterator<Item = (K, V)>> InStep<I> {
     /// At the first entry.
-    pub(super) fn new(entries: impl IntoIterator<IntoIter = I, Item = (K, V)>) -> Self {
+    pub fn new(entries: impl IntoIterator<IntoIter = I, Item = (K, V)>) -> Self {
         Self { entries: entries.into_iter().peekable() }
     }
 
-    /// The entry of a cluster that comes after all those that were asked for.
-    pub(super) fn get(&mut self, name: &ClusterName) -> Option<V> {
+    /// The entry of a key that comes after all those that were asked for.
+    pub fn get<Q: Ord>(&mut self, wanted: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
         while let Some((key, _)) = self.entries.peek() {
-            match key.borrow().cmp(name) {
+            match key.borrow().cmp(wanted) {
                 Ordering::Less => drop(self.entries.next()),
                 Ordering::Equal => return self.entries.next().map(|(_, value)| value),
                 Ordering::Greater => return None,
@@ -38,6 +39,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::model::name::ClusterName;
 
     fn names(all: impl IntoIterator<Item = u8>) -> BTreeMap<ClusterName, u8> {
         let name = |number| ClusterName::parse(&format!("c{number}")).unwrap();
