@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use gitwork_api::compressed_json::CompressedJson;
 use gitwork_core::model::digest::Digest;
-use gitwork_core::model::work;
+use gitwork_core::model::work_digest;
 use serde_json::Value;
 
 /// The same value in another form: keys in reverse order, spaces, and escapes for every possible
@@ -56,10 +56,10 @@ pub fn check(bytes: &[u8]) -> bool {
     assert_ne!(Digest::of_json(&wrapped), Digest::of_json(&value));
     // The digest of a work is that of the stored form, which is the digest's own form again.
     let none = BTreeMap::new();
-    let first = work::digest(value.clone(), &none, &none);
-    assert_eq!(work::digest(again, &none, &none), first);
+    let first = work_digest::digest(value.clone(), &none, &none);
+    assert_eq!(work_digest::digest(again, &none, &none), first);
     let label: BTreeMap<String, String> = [("a".to_owned(), "b".to_owned())].into();
-    assert_ne!(work::digest(value.clone(), &label, &none), first);
-    assert_ne!(work::digest(value, &none, &label), first);
+    assert_ne!(work_digest::digest(value.clone(), &label, &none), first);
+    assert_ne!(work_digest::digest(value, &none, &label), first);
     true
 }

@@ -77,7 +77,8 @@ pub fn single_line(text: &str) -> String {
 
 /// A name or an index as a token of a JSON pointer (RFC 6901).
 pub fn pointer_token(name: &str) -> Cow<'_, str> {
-    if name.contains(['~', '/']) {
+    // Much faster than `contains` for names, which each field of each object has.
+    if name.bytes().any(|byte| matches!(byte, b'~' | b'/')) {
         return name.replace('~', "~0").replace('/', "~1").into();
     }
     name.into()

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gitwork_core::model::digest::Digest;
 use gitwork_core::model::name::ClusterName;
-use gitwork_core::model::work::digest;
+use gitwork_core::model::work_digest::digest;
 use jiff::Timestamp;
 use serde_json::Value;
 

@@ -9,7 +9,8 @@ use super::rules::effective;
 use gitwork_core::model::defaults::without_defaults;
 use gitwork_core::model::digest::Digest;
 use gitwork_core::model::manifest::Identity;
-use gitwork_core::model::work::{self, DeletionPolicy};
+use gitwork_core::model::work::DeletionPolicy;
+use gitwork_core::model::work_digest;
 use gitwork_core::plan::adoption;
 use gitwork_core::text::style::ColorMode;
 
@@ -58,7 +59,7 @@ fn rules_without_defaults(rules: Map<String, Value>) -> Value {
 /// The digest of a manifest as the API server stores it.
 fn digest_of(manifest: &Value) -> Digest {
     let spec = json!({ "workload": { "manifests": [manifest] } });
-    work::digest(spec, &BTreeMap::new(), &BTreeMap::new())
+    work_digest::digest(spec, &BTreeMap::new(), &BTreeMap::new())
 }
 
 /// The value without fields that are null or empty.

@@ -16,33 +16,37 @@ static REPLICA_SET_SPEC: LazyLock<Value> = LazyLock::new(replica_set_spec_schema
 /// default. Digests are computed from this form: the API server adds the defaults of its CRD
 /// version when it stores an object, so only this form is equal in Git and on the hub.
 pub fn without_defaults(mut spec: Value) -> Value {
-    let is_replica_set = spec.get(TEMPLATE).is_some();
-    strip_defaults(&mut spec, if is_replica_set { &REPLICA_SET_SPEC } else { &SPEC });
+    drop_defaults(&mut spec);
     spec
 }
 
-/// Removes every field whose value is its schema's default.
-fn strip_defaults(value: &mut Value, schema: &Value) {
+/// As [`without_defaults`]. Gives whether a field had its default.
+pub fn drop_defaults(spec: &mut Value) -> bool {
+    let is_replica_set = spec.get(TEMPLATE).is_some();
+    strip_defaults(spec, if is_replica_set { &REPLICA_SET_SPEC } else { &SPEC })
+}
+
+/// Removes every field whose value is its schema's default. Gives whether there was one.
+fn strip_defaults(value: &mut Value, schema: &Value) -> bool {
     match value {
         Value::Object(fields) => {
             let properties = schema.get("properties").and_then(Value::as_object);
+            let mut is_changed = false;
             for (name, property) in properties.into_iter().flatten() {
-                if let Some(field) = fields.get_mut(name) {
-                    strip_defaults(field, property);
+                let Some(field) = fields.get_mut(name) else { continue };
+                is_changed |= strip_defaults(field, property);
+                if property.get("default").is_some_and(|default| default == field) {
+                    fields.remove(name);
+                    is_changed = true;
                 }
             }
-            fields.retain(|name, field| {
-                properties
-                    .and_then(|all| all.get(name)?.get("default"))
-                    .is_none_or(|default| default != field)
-            });
+            is_changed
         }
         Value::Array(items) => {
-            if let Some(item_schema) = schema.get("items") {
-                items.iter_mut().for_each(|item| strip_defaults(item, item_schema));
-            }
+            let Some(schema) = schema.get("items") else { return false };
+            items.iter_mut().fold(false, |changed, item| strip_defaults(item, schema) | changed)
         }
-        _ => {}
+        _ => false,
     }
 }
 

@@ -6,7 +6,6 @@ use std::io::{self, BufWriter, Write as _};
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 /// A SHA-256 digest.
@@ -18,8 +17,9 @@ impl Digest {
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
-    /// The digest of the value's canonical JSON.
-    pub fn of_json(value: &Value) -> Self {
+    /// The digest of the value's JSON. It is canonical if maps and fields are sorted by name, as
+    /// those of [`serde_json::Value`] are.
+    pub fn of_json(value: &impl Serialize) -> Self {
         let mut hasher = BufWriter::with_capacity(HASHED_AT_ONCE, HashWriter(Sha256::new()));
         // Neither the hash nor the text of a value fails.
         let _ = serde_json::to_writer(&mut hasher, value);
@@ -95,6 +95,8 @@ impl<'de> Deserialize<'de> for Digest {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     #[test]

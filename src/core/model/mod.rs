@@ -20,6 +20,7 @@ pub mod status_view;
 mod string_schema;
 pub(crate) mod value_path;
 pub mod work;
+pub mod work_digest;
 pub mod work_state;
 pub mod works_by_cluster;
 

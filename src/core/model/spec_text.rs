@@ -49,12 +49,18 @@ impl SpecText {
         &self.0
     }
 
+    /// The JSON text of a spec that is one part.
+    pub(crate) fn whole(&self) -> Option<String> {
+        let [whole] = &*self.0 else { return None };
+        Some(whole.json())
+    }
+
     /// The JSON text. Parts with one manifest each are not parsed.
     pub fn text(&self) -> String {
-        let Some((first, manifests)) = self.0.split_first() else { return text_of(&Value::Null) };
-        if manifests.is_empty() {
-            return first.json();
+        if let Some(whole) = self.whole() {
+            return whole;
         }
+        let Some((first, manifests)) = self.0.split_first() else { return text_of(&Value::Null) };
         let manifests: Vec<String> = manifests.iter().map(CompressedJson::json).collect();
         let manifests = format!("[{}]", manifests.join(","));
         let in_workload = |(name, value)| match name {

@@ -7,12 +7,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::defaults::{TEMPLATE, without_defaults};
+use super::defaults::TEMPLATE;
 use super::digest::Digest;
 use super::manifest::Identity;
 use super::name::{CommitId, RepoPath, SourceId, WorkKey};
 use super::object_digest::ObjectDigest;
 use super::spec_text::SpecText;
+use super::work_digest::{digest, digest_with_text};
 use gitwork_api::compressed_json::CompressedJson;
 
 /// The common label that says which tool manages an object (Kubernetes: recommended labels).
@@ -177,60 +178,6 @@ pub struct WorkMetadata {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// The digest of a work's content: its spec without defaults, and the labels and annotations that
-/// gitwork set.
-pub fn digest(
-    spec: Value,
-    labels: &BTreeMap<String, String>,
-    annotations: &BTreeMap<String, String>,
-) -> Digest {
-    let mut spec = without_defaults(spec);
-    normalise_numbers(&mut spec);
-    drop_empty_metadata(&mut spec);
-    let mut all = json!({ "labels": labels, "annotations": annotations });
-    // Moved: `json!` would copy it.
-    all["spec"] = spec;
-    Digest::of_json(&all)
-}
-
-/// The API server reads the metadata of a manifest into its own type and writes back no field that
-/// is empty: `labels: {}` comes back as nothing. Only there; what is empty elsewhere in a manifest
-/// stays.
-fn drop_empty_metadata(spec: &mut Value) {
-    if let Some(template) = spec.get_mut(TEMPLATE) {
-        return drop_empty_metadata(template);
-    }
-    let manifests = spec.pointer_mut("/workload/manifests").and_then(Value::as_array_mut);
-    for manifest in manifests.into_iter().flatten() {
-        if let Some(Value::Object(metadata)) = manifest.get_mut("metadata") {
-            metadata.retain(|_, field| match field {
-                Value::Null => false,
-                Value::Object(fields) => !fields.is_empty(),
-                Value::Array(items) => !items.is_empty(),
-                Value::String(text) => !text.is_empty(),
-                _ => true,
-            });
-        }
-    }
-}
-
-/// One form for each number. The API server reads one as int64 where its text is a whole number of
-/// that range and else as float64, and writes `1.0` as `1`, so that what it stores is another text
-/// than what was sent.
-fn normalise_numbers(value: &mut Value) {
-    match value {
-        Value::Number(number) if !number.is_i64() => {
-            let Some(float) = number.as_f64() else { return };
-            // 2^63: from there on, and below its negative, no float is an int64.
-            let whole = float.fract() == 0.0 && (-(2f64.powi(63))..2f64.powi(63)).contains(&float);
-            *value = if whole { Value::from(float as i64) } else { Value::from(float) };
-        }
-        Value::Array(items) => items.iter_mut().for_each(normalise_numbers),
-        Value::Object(fields) => fields.values_mut().for_each(normalise_numbers),
-        _ => {}
-    }
-}
-
 impl WorkBody {
     /// Adds gitwork's own labels and annotations to those of the user. `spec`: of a ManifestWork
     /// or a ManifestWorkReplicaSet.
@@ -264,10 +211,9 @@ impl WorkBody {
 
     /// A body with exactly these labels and annotations, gitwork's own included.
     pub fn from_parts(spec: Value, metadata: &WorkMetadata) -> Self {
-        let WorkMetadata { labels, annotations } = metadata;
-        let metadata = CompressedJson::plain(&serde_json::to_string(metadata).unwrap_or_default());
         let text = SpecText::new(&spec);
-        let digest = digest(spec, labels, annotations);
+        let digest = digest_with_text(spec, &text, &metadata.labels, &metadata.annotations);
+        let metadata = CompressedJson::plain(&serde_json::to_string(metadata).unwrap_or_default());
         Self { spec: text, metadata, created_during_hold: false, group_content: None, digest }
     }
 
@@ -394,45 +340,5 @@ impl NamedObject {
         let mut all: Vec<Self> = manifests.filter_map(read).collect();
         all.sort();
         all.into()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn empty_metadata_of_a_manifest_is_none() {
-        let digest_of = |manifest: Value| {
-            let spec = json!({"workload": {"manifests": [manifest]}});
-            digest(spec, &BTreeMap::new(), &BTreeMap::new())
-        };
-        let plain = digest_of(json!({"metadata": {"name": "a"}}));
-        let empty = json!({"name": "a", "labels": {}, "finalizers": [], "creationTimestamp": null});
-        assert_eq!(digest_of(json!({"metadata": empty})), plain);
-        assert_ne!(digest_of(json!({"metadata": {"name": "a"}, "data": {}})), plain);
-        assert_ne!(digest_of(json!({"metadata": {"name": "a", "labels": {"a": ""}}})), plain);
-    }
-
-    #[test]
-    fn a_number_has_one_form_whoever_wrote_it() {
-        let digest_of = |text: &str| {
-            let spec = serde_json::from_str(text).unwrap();
-            digest(spec, &BTreeMap::new(), &BTreeMap::new())
-        };
-        for (sent, stored) in [
-            ("[1.0, {\"a\": -3.0}]", "[1, {\"a\": -3}]"),
-            ("1e3", "1000"),
-            ("-0.0", "0"),
-            ("9223372036854775808", "9.223372036854775808e18"),
-            ("0.1", "1e-1"),
-        ] {
-            assert_eq!(digest_of(sent), digest_of(stored), "{sent}");
-        }
-        for (one, other) in
-            [("1", "1.5"), ("9223372036854775807", "9223372036854775806"), ("1", "\"1\"")]
-        {
-            assert_ne!(digest_of(one), digest_of(other), "{one}");
-        }
     }
 }

@@ -71,6 +71,11 @@ impl UpdateStrategies {
         all
     }
 
+    /// Whether no entry has an update strategy.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.exact.is_empty() && self.wildcards.is_empty() && self.rest.is_none()
+    }
+
     /// The type of the object's update strategy: that of the first entry about the object that has
     /// one (OCM work agent, config lookup).
     pub(crate) fn of_object(&self, object: &Identity) -> Option<&str> {

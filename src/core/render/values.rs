@@ -252,7 +252,7 @@ impl<'a> ClusterValues<'a> {
                 Resolved::PerCluster => Value::from("per cluster"),
             }
         });
-        Digest::of_json(&values.collect())
+        Digest::of_json(&values.collect::<Value>())
     }
 
     /// The digest of a large value.

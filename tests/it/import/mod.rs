@@ -11,7 +11,7 @@ use std::process::{Output, Stdio};
 
 use gitwork_agent_core::work::{ManifestOptions, is_owned};
 use gitwork_api::work::{ManifestResourceMeta, ManifestWorkSpec};
-use gitwork_core::model::work::digest;
+use gitwork_core::model::work_digest::digest;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;

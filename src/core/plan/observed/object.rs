@@ -75,23 +75,30 @@ pub(super) fn objects(
 }
 
 /// An object that the agent has not reported. The plural of its kind is a guess: a wrong one fits
-/// no rule.
+/// no rule. It is needed only where there are rules.
 fn unreported(
     manifest: &Value,
     digest: ObjectDigest,
     strategies: &UpdateStrategies,
     delete_option: &DeletionPolicy,
 ) -> ListedObject {
-    let identity = kinds::guessed_identity(manifest);
-    ListedObject {
+    let mut object = ListedObject {
         digest,
         reported: false,
         applied: None,
         complete: false,
-        orphaned: delete_option.orphans(&identity),
-        read_only: strategies.is_read_only(&identity),
-        create_only: strategies.of_object(&identity) == Some(update_strategies::CREATE_ONLY),
+        orphaned: *delete_option == DeletionPolicy::Orphan,
+        read_only: false,
+        create_only: false,
+    };
+    if !strategies.is_empty() || matches!(delete_option, DeletionPolicy::SelectivelyOrphan(_)) {
+        let identity = kinds::guessed_identity(manifest);
+        object.orphaned = delete_option.orphans(&identity);
+        object.read_only = strategies.is_read_only(&identity);
+        let strategy = strategies.of_object(&identity);
+        object.create_only = strategy == Some(update_strategies::CREATE_ONLY);
     }
+    object
 }
 
 /// The objects that the agent reports and that the work does not list: it has not acted on their

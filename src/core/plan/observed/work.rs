@@ -15,12 +15,12 @@ use crate::model::name::{ClusterName, CommitId, SourceId, WorkKey, WorkName};
 use crate::model::object_digest::ObjectDigest;
 use crate::model::operation_error::{ErrorClass, OperationError};
 use crate::model::status_view::StatusView;
-use crate::model::work;
 use crate::model::work::{
     ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_CREATED_DURING_HOLD, ANNOTATION_GROUP_CONTENT,
     ANNOTATION_HASH, ANNOTATION_MANAGED_KEYS, ANNOTATION_PATH, ANNOTATION_PRUNE, DeletionPolicy,
     LABEL_SOURCE, MANAGER, OWN_ANNOTATIONS, OWN_LABELS, OWN_SET_ANNOTATIONS,
 };
+use crate::model::work_digest;
 use crate::plan::conflicting_manager::ConflictingManager;
 use crate::plan::observed::agent::AgentView;
 use crate::plan::observed::object;
@@ -186,7 +186,7 @@ impl ObservedWork {
         let delete_option = DeletionPolicy::from_value(option);
         let objects = object::objects(&spec, status, generation, &delete_option);
         let left = object::left(&objects, status);
-        let digest = work::digest(
+        let digest = work_digest::digest(
             spec,
             &set_by_gitwork(&labels, kind.own_labels(), &owned.labels),
             &set_by_gitwork(&annotations, kind.own_annotations(), &owned.annotations),

@@ -385,7 +385,7 @@ fn content_digest(config: Option<&Config<GroupFile>>) -> Digest {
 pub fn fields_digest(file: &Value, fields: &[&str]) -> Digest {
     let Some(all) = file.as_object() else { return Digest::of_json(file) };
     let of = |name: &&str| all.get(*name).map(|value| ((*name).to_owned(), value.clone()));
-    Digest::of_json(&fields.iter().filter_map(of).collect())
+    Digest::of_json(&fields.iter().filter_map(of).collect::<Value>())
 }
 
 /// Identifies what works of the group follow from, besides facts and cluster.yaml.
