@@ -21,6 +21,9 @@ use gitwork_sync::verification_base::VerificationBase;
 pub trait SourceReader: Send + 'static {
     /// The id of the source.
     fn id(&self) -> &SourceId;
+    /// Fetches for the next read, which does not fetch again then. If that fails, the next read has
+    /// the error.
+    fn fetch_ahead(&mut self, _cancel: &Arc<AtomicBool>) {}
     /// Fetches, verifies and renders the newest commit. Ends early once `cancel` is true.
     fn read(&mut self, cancel: &Arc<AtomicBool>) -> Result<SourceState, SourceReadError>;
     /// What Git says of works that the hub has and `desired` does not, in the history of `desired`
@@ -75,6 +78,9 @@ pub trait SourceReader: Send + 'static {
 impl SourceReader for Source {
     fn id(&self) -> &SourceId {
         &self.config().id
+    }
+    fn fetch_ahead(&mut self, cancel: &Arc<AtomicBool>) {
+        Self::fetch_ahead(self, cancel);
     }
     fn read(&mut self, cancel: &Arc<AtomicBool>) -> Result<SourceState, SourceReadError> {
         Self::read(self, cancel)

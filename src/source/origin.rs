@@ -1,14 +1,25 @@
 //! The origin of a source's files: a mirror of a repository, or a folder on disk.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use gitwork_core::model::name::{CommitId, RepoPath};
-use gitwork_git::{Directory, GitSnapshot, LocalRepository, Mirror, Mirrors, Reference, Remote};
+use gitwork_git::{
+    Directory, FetchError, Fetched, GitSnapshot, LocalRepository, Mirror, Mirrors, Reference,
+    Remote,
+};
 
 use crate::config::{SourceConfig, SourceLocation};
 use crate::error::SourceReadError;
 
 /// An opened mirror or folder.
 pub(crate) enum Origin {
-    Mirror { mirror: Box<Mirror>, reference: Reference },
+    Mirror {
+        mirror: Box<Mirror>,
+        reference: Reference,
+        /// The result of a fetch for the next read.
+        ahead: Option<Result<Fetched, FetchError>>,
+    },
     Directory(Directory),
 }
 
@@ -19,12 +30,19 @@ impl Origin {
             SourceLocation::Git { remote, reference, cache } => {
                 let remote = Remote::clone(remote);
                 let mirror = mirrors.open(cache, remote, reference.clone())?;
-                Self::Mirror { mirror: Box::new(mirror), reference: reference.clone() }
+                Self::Mirror { mirror: Box::new(mirror), reference: reference.clone(), ahead: None }
             }
             SourceLocation::Directory(folder) => {
                 Self::Directory(Directory::new(&folder.join(config.path.as_str())))
             }
         })
+    }
+
+    /// Fetches for the next read. A folder on disk is always up to date.
+    pub fn fetch_ahead(&mut self, cancel: &Arc<AtomicBool>) {
+        if let Self::Mirror { mirror, reference, ahead } = self {
+            *ahead = Some(mirror.fetch(reference, cancel));
+        }
     }
 
     /// Calls `act` with the repository and the source's path in it: the mirror, or the clone that

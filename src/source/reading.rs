@@ -187,9 +187,11 @@ impl Reading {
         cancel: &Arc<AtomicBool>,
     ) -> Result<SourceState, SourceReadError> {
         match origin {
-            Origin::Mirror { mirror, reference } => {
+            Origin::Mirror { mirror, reference, ahead } => {
                 let mut timer = Timer::start();
-                let fetched = mirror.fetch_within(reference, age_max, cancel)?;
+                let ahead = ahead.take();
+                let fetch = || mirror.fetch_within(reference, age_max, cancel);
+                let fetched = ahead.unwrap_or_else(fetch)?;
                 let is_new = self.last_commit() != Some(fetched.commit);
                 if !self.earlier.is_complete && (self.is_outdated || is_new) {
                     self.read_earlier(mirror, path, cancel);

@@ -46,7 +46,7 @@ impl<'a> SourceSnapshots<'a> {
         revision: &str,
         cancel: &Arc<AtomicBool>,
     ) -> Result<CommitId, SourceReadError> {
-        let Origin::Mirror { mirror, reference } = &mut *self.origin else {
+        let Origin::Mirror { mirror, reference, .. } = &mut *self.origin else {
             let resolve = |repository: &Repository, _: &RepoPath| Ok(repository.resolve(revision)?);
             return self.origin.with_repository(self.path, resolve);
         };

@@ -157,6 +157,12 @@ impl Source {
         self.reading.set_earlier(contents);
     }
 
+    /// Fetches for the next read, while it is not known yet what the hub proves. That read does not
+    /// fetch again then; it has the error of a fetch that failed.
+    pub fn fetch_ahead(&mut self, cancel: &Arc<AtomicBool>) {
+        self.origin.fetch_ahead(cancel);
+    }
+
     /// Fetches, verifies and renders. Unchanged files are not read again.
     ///
     /// # Errors

@@ -155,6 +155,29 @@ fn two_sources_of_one_repository_share_mirror_and_fetch() {
     assert_eq!(read(&mut two).desired.commit, Some(pushed));
 }
 
+/// `run --once` does this while it reads the hub.
+#[test]
+fn a_fetch_ahead_serves_one_read() {
+    let world = World::new();
+    let [mut one, _two] = world.two(&sources());
+    let never = Arc::default();
+    one.fetch_ahead(&never);
+    assert_eq!(world.requests(), (1, 1));
+    let pushed = world.repo.commit("main", &[(WEB, Some(&config_map("web", "two")))]);
+    assert_eq!(one.read(&never).unwrap().desired.commit, Some(world.main), "as it was fetched");
+    assert_eq!(world.requests(), (1, 1));
+    assert_eq!(one.read(&never).unwrap().desired.commit, Some(pushed), "the next read fetches");
+
+    world.repo.delete_branch("main");
+    one.fetch_ahead(&never);
+    let before = world.requests();
+    let error = one.read(&never).unwrap_err();
+    assert!(error.to_string().contains("has no branch `main`"), "{error}");
+    assert_eq!(world.requests(), before, "the error is that of the fetch");
+    world.repo.commit("main", &[(WEB, Some(&config_map("web", "three")))]);
+    one.read(&never).unwrap();
+}
+
 #[test]
 fn failed_reference_of_one_source_does_not_fail_the_other() {
     let world = World::new();

@@ -24,6 +24,7 @@ use crate::reader::SourceReader;
 use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::SourceId;
 use gitwork_core::plan::Plan;
+use gitwork_core::plan::rewind::AppliedCommits;
 use gitwork_core::rollout::earlier::EarlierContents;
 use gitwork_hub::execute::{ExecuteOptions, Task};
 use gitwork_hub::{Hub, HubEvent};
@@ -124,9 +125,13 @@ impl Reconciler {
         if let Some(facts) = facts_of_hub {
             self.source.set_facts(facts);
         }
+        self.begin_read(self.state.facts().known_commits());
+    }
+
+    /// Begins a read of Git. `known_before`: the applied commits that were known before its fetch.
+    fn begin_read(&mut self, known_before: AppliedCommits) {
         self.set_earlier_contents();
-        let facts = self.state.facts();
-        self.source.begin_fetch(facts.verification_base(), facts.known_commits());
+        self.source.begin_fetch(self.state.facts().verification_base(), known_before);
     }
 
     /// Has the next read of Git render the contents that clusters keep or get. A new term begins

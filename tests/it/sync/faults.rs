@@ -1,7 +1,7 @@
 //! Faults between the daemon and the hub, and unusual changes of Git references.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use gitwork_daemon::engine::Engine;
@@ -9,6 +9,7 @@ use gitwork_daemon::metrics::Metrics;
 use gitwork_git::{Auth, Reference};
 use gitwork_hub::{KubeHub, client};
 use gitwork_source::SourceReadError;
+use gitwork_source::verification::Verification;
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -16,6 +17,8 @@ use super::fixture::{Running, Sync, config_map, works};
 use crate::git_server::Access;
 use crate::harness::faults::{Fault, Faults, Seen};
 use crate::harness::{ClusterOptions, ControlPlane, crds, eventually};
+
+const DEADLINE: Duration = Duration::from_secs(30);
 
 fn faulty(sync: &Sync, faults: &Faults) -> Arc<KubeHub> {
     Arc::new(KubeHub::new(client::client_with(sync.hub.config(), faults).unwrap()))
@@ -281,4 +284,42 @@ async fn superseded_writes_are_not_counted() {
     running.stop().await;
     let (counted, sent) = (counted(&metrics), faults.count(is_work));
     assert!((10..=sent).contains(&counted), "{counted} writes are counted, {sent} were sent");
+}
+
+/// `run --once` fetches while it reads the hub: another gitwork applies a newer commit in between.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_is_applied_after_the_fetch_is_no_rewind() {
+    let sync = Sync::new(1).await;
+    let plain = Arc::new(KubeHub::new(sync.hub.client()));
+    let web = |value| sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", value)))]);
+    web("one");
+    sync.engine(plain.clone(), sync.source()).once().await.unwrap();
+
+    // Its first list waits until the other one is done.
+    let (faults, was_listed) = (Faults::none(), AtomicBool::new(false));
+    let (overtaken, wait) = mpsc::channel();
+    faults.next(1, Fault::Stall, move |seen| {
+        if seen.is_list() && !was_listed.swap(true, Ordering::Relaxed) {
+            tokio::task::block_in_place(|| wait.recv_timeout(DEADLINE).unwrap());
+        }
+        false
+    });
+    let before = sync.server.requests().len();
+    let source = sync.source().with_verification(Verification::without_operator()).unwrap();
+    let once = tokio::spawn(sync.engine(faulty(&sync, &faults), source).once());
+    eventually("a fetch", DEADLINE, || async {
+        let all = sync.server.requests();
+        let is_pack = |line: &String| line.contains("/git-upload-pack");
+        all[before..].iter().any(is_pack).then_some(()).ok_or(all.join("\n"))
+    })
+    .await
+    .unwrap();
+    web("two");
+    let (plan, _) = sync.engine(plain, sync.source()).once().await.unwrap();
+    assert!(plan.is_settled(), "{plan:?}");
+    overtaken.send(()).unwrap();
+
+    let (plan, _) = once.await.unwrap().unwrap();
+    assert!(plan.is_settled(), "{plan:?}");
+    sync.until_value(0, "web", "two").await;
 }

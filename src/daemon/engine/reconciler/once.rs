@@ -8,10 +8,14 @@ use crate::engine::error::EngineError;
 use crate::engine::facts_input::FactsInput;
 use crate::engine::pass::Pass;
 use crate::engine::source_access::Fetched;
+use crate::reader::SourceReader;
+use gitwork_core::model::name::SourceId;
 use gitwork_core::plan::Plan;
+use gitwork_core::plan::rewind::AppliedCommits;
 use gitwork_core::render::desired::Desired;
-use gitwork_hub::HubEvent;
+use gitwork_hub::{Hub, HubEvent};
 use gitwork_source::SourceState;
+use gitwork_sync::state::SyncState;
 
 impl Reconciler {
     /// Reads the hub and Git, writes what is due, and gives the plan that is left after it.
@@ -54,25 +58,19 @@ impl Reconciler {
         }
     }
 
-    /// Reads the hub while Git is fetched and rendered, unless the hub says which commit was
-    /// verified.
+    /// Reads the hub while Git is fetched. It is rendered meanwhile, too, unless the hub says which
+    /// commit was verified.
     async fn read_both(&mut self) -> Result<SourceState, EngineError> {
-        if self.source.needs_verification_base() {
-            self.read_hub().await?;
-            return self.read_git().await;
+        if !self.source.needs_verification_base() {
+            self.begin_fetch(None);
+            read_hub(&*self.hub, &self.id, &mut self.state).await?;
+            return self.end_read_git().await;
         }
-        self.begin_fetch(None);
-        self.read_hub().await?;
+        let fetch = self.source.query(SourceReader::fetch_ahead);
+        tokio::try_join!(fetch, read_hub(&*self.hub, &self.id, &mut self.state))?;
+        // Git was fetched before any applied commit was known.
+        self.begin_read(AppliedCommits::default());
         self.end_read_git().await
-    }
-
-    async fn read_hub(&mut self) -> Result<(), EngineError> {
-        let works = self.hub.list(Some(&self.id)).await?;
-        self.state.facts_mut().set_event(HubEvent::Listed(works.into_iter().collect()));
-        let directives = self.hub.directives(&self.id).await?;
-        self.state.facts_mut().directives.set(Some(directives), monotonic());
-        self.state.set_record(self.hub.record(&self.id).await?);
-        Ok(())
     }
 
     async fn read_git(&mut self) -> Result<SourceState, EngineError> {
@@ -93,4 +91,13 @@ impl Reconciler {
         facts.set_desired(&read.desired);
         Ok(read)
     }
+}
+
+async fn read_hub(hub: &dyn Hub, id: &SourceId, state: &mut SyncState) -> Result<(), EngineError> {
+    let works = hub.list(Some(id)).await?;
+    state.facts_mut().set_event(HubEvent::Listed(works.into_iter().collect()));
+    let directives = hub.directives(id).await?;
+    state.facts_mut().directives.set(Some(directives), monotonic());
+    state.set_record(hub.record(id).await?);
+    Ok(())
 }
