@@ -16,6 +16,11 @@ use crate::api_status::{ApiStatus, retry_after_seconds};
 use crate::connection_error;
 use crate::watch_stream::WatchStream;
 
+/// How often other tasks come first before a request. A connection is free again some turns of its
+/// own task after its response was read; a request on the same thread before that opens another
+/// one. With 32 requests at a time, `run --once` had 60 to 78 connections, and has 34 with this.
+const TURNS_BEFORE_REQUEST: usize = 3;
+
 /// The limits of all requests over one connection.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestLimits {
@@ -124,6 +129,9 @@ impl ApiConnection {
     }
 
     async fn begin(&self, request: Request<Vec<u8>>) -> Result<Response<Body>, RequestError> {
+        for _ in 0..TURNS_BEFORE_REQUEST {
+            tokio::task::yield_now().await;
+        }
         let client = self.client.read().unwrap_or_else(PoisonError::into_inner).clone();
         let response = client.send(request.map(Body::from)).await;
         response.map_err(|error| RequestError::Connection(connection_error::describe(&error)))
