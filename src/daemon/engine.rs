@@ -161,7 +161,9 @@ impl Engine {
                 biased;
                 _ = stop.changed() => break,
                 () = self.leadership.changed() => {}
-                fetched = self.reconciler.source.fetched() => self.end_fetch(fetched?),
+                fetched = self.reconciler.source.fetched() => if let Some(fetched) = fetched? {
+                    self.end_fetch(fetched);
+                },
                 event = next_event(&mut self.pass) => match event {
                     Some(event) => self.reconciler.apply_pass_event(event),
                     None => self.reconciler.reports.pass_ended(self.pass.take().as_ref()),
@@ -217,10 +219,15 @@ impl Engine {
     }
 
     fn begin_due_fetch(&mut self, now: Instant) {
-        if self.schedule.is_due(now) && self.may_fetch() {
+        if !self.schedule.is_due(now) {
+            return;
+        }
+        if self.may_fetch() {
             self.schedule.begin();
             self.leadership.fetching();
             self.reconciler.begin_fetch(self.facts.begin_read());
+        } else {
+            self.reconciler.read_ahead();
         }
     }
 

@@ -14,8 +14,8 @@ pub const STATUS_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// A step of an engine that takes longer is logged and counted: events and outcomes of writes wait
 /// for its end.
 pub const ENGINE_PAUSE: Duration = Duration::from_millis(50);
-/// Works that are planned, or whose states are computed, in one step of an engine: some 20 ms.
-pub const WORKS_AT_ONCE: usize = 5_000;
+/// Works that are planned, or whose states are computed, in one step of an engine: some 8 ms.
+pub const WORKS_AT_ONCE: usize = 2_000;
 /// Log lines about single works for each pass or status. Where there are more, one line has their
 /// counts, and each of them is at `debug`: 100,000 lines would cost more than the writes.
 pub const WORK_LINES_MAX: usize = 50;

@@ -24,6 +24,9 @@ pub trait SourceReader: Send + 'static {
     /// Fetches for the next read, which does not fetch again then. If that fails, the next read has
     /// the error.
     fn fetch_ahead(&mut self, _cancel: &Arc<AtomicBool>) {}
+    /// Does for the next read what needs nothing of the hub: fetches, unless [`Self::fetch_ahead`]
+    /// did, and renders. If it fetched, the next read fetches again, or has the error.
+    fn read_ahead(&mut self, _cancel: &Arc<AtomicBool>) {}
     /// Fetches, verifies and renders the newest commit. Ends early once `cancel` is true.
     fn read(&mut self, cancel: &Arc<AtomicBool>) -> Result<SourceState, SourceReadError>;
     /// What Git says of works that the hub has and `desired` does not, in the history of `desired`
@@ -81,6 +84,9 @@ impl SourceReader for Source {
     }
     fn fetch_ahead(&mut self, cancel: &Arc<AtomicBool>) {
         Self::fetch_ahead(self, cancel);
+    }
+    fn read_ahead(&mut self, cancel: &Arc<AtomicBool>) {
+        Self::read_ahead(self, cancel);
     }
     fn read(&mut self, cancel: &Arc<AtomicBool>) -> Result<SourceState, SourceReadError> {
         Self::read(self, cancel)

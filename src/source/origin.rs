@@ -38,10 +38,26 @@ impl Origin {
         })
     }
 
-    /// Fetches for the next read. A folder on disk is always up to date.
+    /// Fetches for the next read, which does not fetch then. A folder on disk is always up to date.
     pub fn fetch_ahead(&mut self, cancel: &Arc<AtomicBool>) {
         if let Self::Mirror { mirror, reference, ahead } = self {
             *ahead = Some(mirror.fetch(reference, cancel));
+        }
+    }
+
+    /// The newest commit. It is fetched, unless that was done ahead. If that fails, the next read
+    /// has the error. `None` then, and for a folder on disk.
+    pub fn newest(&mut self, cancel: &Arc<AtomicBool>) -> Option<CommitId> {
+        let Self::Mirror { mirror, reference, ahead } = self else { return None };
+        match ahead {
+            Some(fetched) => fetched.as_ref().ok().map(|fetched| fetched.commit),
+            None => match mirror.fetch(reference, cancel) {
+                Ok(fetched) => Some(fetched.commit),
+                Err(error) => {
+                    *ahead = Some(Err(error));
+                    None
+                }
+            },
         }
     }
 

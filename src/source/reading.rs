@@ -214,6 +214,24 @@ impl Reading {
         }
     }
 
+    /// Renders a commit, so that the next read has less to render, unless the operator requires
+    /// signatures. Nothing else follows from it.
+    pub fn render_ahead(
+        &mut self,
+        origin: &Origin,
+        path: &RepoPath,
+        commit: CommitId,
+        cancel: &AtomicBool,
+    ) -> Result<(), SourceReadError> {
+        let needs_signature = |verification: &Verification| !verification.requires_nothing();
+        if let Origin::Mirror { mirror, .. } = origin
+            && !self.verification.as_ref().is_some_and(needs_signature)
+        {
+            self.render(&mirror.snapshot(commit, path)?.snapshot(), cancel)?;
+        }
+        Ok(())
+    }
+
     /// The newest commit up to `head` that may be applied.
     fn verify(
         &mut self,
@@ -372,10 +390,14 @@ impl Timer {
 mod tests {
     use std::cell::Cell;
 
+    use gitwork_core::config::signers::{SignerKeys, SignerPolicy, VerifiedCommits};
+    use gitwork_core::config::tenancy::Tenancy;
     use gitwork_core::model::name::SourceId;
     use gitwork_core::model::snapshot::{Entry, EntryKind};
+    use gitwork_git::{Auth, Mirrors, Remote};
 
     use super::*;
+    use crate::config::SourceLocation;
 
     /// Folders without end: each has ten of the same. Cancels itself after some reads.
     struct Endless {
@@ -396,6 +418,68 @@ mod tests {
         fn blob(&self, id: ObjectId, _: usize) -> Result<Arc<[u8]>, ObjectError> {
             Err(ObjectError::Missing(id))
         }
+    }
+
+    const CRD: &str = "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, \
+        metadata: {name: hats.example.com}, spec: {group: example.com, scope: Namespaced, \
+        names: {kind: Hat, plural: hats}, versions: [{name: v1, served: true, storage: true}]}}";
+
+    /// A source whose mirror has a commit with one file.
+    fn fetched(
+        cache: &std::path::Path,
+        path: &str,
+        text: &str,
+    ) -> (SourceConfig, Origin, CommitId) {
+        let remote = Remote {
+            url: "https://git.invalid/fleet.git".to_owned(),
+            auth: Auth::None,
+            ca_bundle: None,
+            client_certificate: None,
+            proxy: None,
+        };
+        let reference = Reference::Branch("main".to_owned());
+        let cache = cache.to_owned();
+        let config = SourceConfig {
+            id: SourceId::parse("x").unwrap(),
+            repository: SourceLocation::Git { remote: Box::new(remote), reference, cache },
+            path: RepoPath::root(),
+            tenancy: Tenancy::default(),
+            schema_checks: Default::default(),
+            content_bytes_max: gitwork_core::limits::CONTENT_BYTES_MAX,
+            facts: None,
+        };
+        let origin = Origin::open(&config, &Mirrors::default()).unwrap();
+        let Origin::Mirror { mirror, .. } = &origin else { panic!("a folder") };
+        let git = git2::Repository::open(mirror.repository().path()).unwrap();
+        let mut entry = (git.blob(text.as_bytes()).unwrap(), 0o100_644);
+        for name in path.rsplit('/') {
+            let mut tree = git.treebuilder(None).unwrap();
+            tree.insert(name, entry.0, entry.1).unwrap();
+            entry = (tree.write().unwrap(), 0o040_000);
+        }
+        let person = git2::Signature::now("a", "a@example.com").unwrap();
+        let tree = git.find_tree(entry.0).unwrap();
+        let commit = git.commit(None, &person, &person, "m", &tree, &[]).unwrap();
+        (config, origin, CommitId::parse(&commit.to_string()).unwrap())
+    }
+
+    #[test]
+    fn nothing_is_rendered_ahead_of_a_signature_that_the_operator_requires() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = "clusters/a/web/crd.yaml";
+        let (config, origin, commit) = fetched(folder.path(), path, CRD);
+        let is_rendered = |policy: SignerPolicy| {
+            let mut reading = Reading::new(&config, Timestamp::now);
+            let verification = Verification::new(&policy, SignerKeys::default()).unwrap();
+            reading.verification = Some(verification);
+            let never = AtomicBool::new(false);
+            reading.render_ahead(&origin, &config.path, commit, &never).unwrap();
+            assert!(!reading.has_read());
+            reading.renderer.kinds().is_namespaced("example.com", "Hat").is_some()
+        };
+        assert!(is_rendered(SignerPolicy::default()));
+        let verify = Some(VerifiedCommits::Commits);
+        assert!(!is_rendered(SignerPolicy { verify, ..SignerPolicy::default() }));
     }
 
     #[test]

@@ -163,6 +163,22 @@ impl Source {
         self.origin.fetch_ahead(cancel);
     }
 
+    /// Does for the next read what needs nothing of the hub: fetches, unless
+    /// [`Self::fetch_ahead`] did, reads the status branch, and renders the newest commit. If it
+    /// fetched, the next read fetches again, or has the error. It renders only what differs. Where
+    /// the operator requires signatures, nothing of a commit is rendered before it is verified.
+    pub fn read_ahead(&mut self, cancel: &Arc<AtomicBool>) {
+        let Some(newest) = self.origin.newest(cancel) else { return };
+        let read = self.checkpoint.read(&self.config.id, cancel).and_then(|()| {
+            self.reading.render_ahead(&self.origin, &self.config.path, newest, cancel)
+        });
+        if let Err(error) = read {
+            // The next read has it, too, unless it passes by itself.
+            let error = error.to_string();
+            tracing::debug!(source = %self.config.id, error, "not all was read ahead");
+        }
+    }
+
     /// Fetches, verifies and renders. Unchanged files are not read again.
     ///
     /// # Errors

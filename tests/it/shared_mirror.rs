@@ -17,7 +17,9 @@ use gitwork_core::rollout::earlier::{EarlierContent, EarlierContents};
 use gitwork_git::{
     Auth, FetchError, FolderLock, Mirror, MirrorError, MirrorLimits, Mirrors, Reference, Remote,
 };
+use gitwork_source::verification::Verification;
 use gitwork_source::{Source, SourceConfig, SourceLocation, SourceReadError, Sources};
+use gitwork_sync::verification_base::VerificationBase;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -170,6 +172,30 @@ fn a_fetch_ahead_serves_one_read() {
 
     world.repo.delete_branch("main");
     one.fetch_ahead(&never);
+    let before = world.requests();
+    let error = one.read(&never).unwrap_err();
+    assert!(error.to_string().contains("has no branch `main`"), "{error}");
+    assert_eq!(world.requests(), before, "the error is that of the fetch");
+    world.repo.commit("main", &[(WEB, Some(&config_map("web", "three")))]);
+    one.read(&never).unwrap();
+}
+
+/// A daemon does this while it reads the hub.
+#[test]
+fn what_is_read_ahead_is_fetched_again_by_the_next_read() {
+    let world = World::new();
+    let [one, _two] = world.two(&sources());
+    let mut one = one.with_verification(Verification::without_operator()).unwrap();
+    let never = Arc::default();
+    one.read_ahead(&never);
+    assert_eq!(world.requests(), (1, 1));
+    let pushed = world.repo.commit("main", &[(WEB, Some(&config_map("web", "two")))]);
+    one.set_verification_base(VerificationBase::default());
+    assert_eq!(one.read(&never).unwrap().desired.commit, Some(pushed));
+    assert_eq!(world.requests(), (2, 2));
+
+    world.repo.delete_branch("main");
+    one.read_ahead(&never);
     let before = world.requests();
     let error = one.read(&never).unwrap_err();
     assert!(error.to_string().contains("has no branch `main`"), "{error}");

@@ -114,9 +114,19 @@ impl Reconciler {
     /// Whether a fetch can begin. A new process first reads from the hub which commit was verified,
     /// to verify later ones.
     pub fn can_fetch(&self) -> bool {
-        let waits = self.source.needs_verification_base()
-            && self.state.facts().verification_base().is_none();
-        !self.source.is_fetching() && !waits
+        !self.source.is_fetching() && !self.waits_for_hub()
+    }
+
+    /// Whether the hub has to say which commit was verified before a fetch begins.
+    fn waits_for_hub(&self) -> bool {
+        self.source.needs_verification_base() && self.state.facts().verification_base().is_none()
+    }
+
+    /// Does what a fetch can do while it waits for the hub.
+    pub fn read_ahead(&mut self) {
+        if self.waits_for_hub() {
+            self.source.begin_reading_ahead();
+        }
     }
 
     /// Begins a fetch, with these facts of the hub or those of the last one.

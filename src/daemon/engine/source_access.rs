@@ -22,6 +22,8 @@ pub(super) struct SourceAccess {
     /// `None` while a thread uses it.
     reader: Option<Box<dyn SourceReader>>,
     fetch: Option<RunningFetch>,
+    /// The first fetch has been read ahead, or that has begun.
+    has_read_ahead: bool,
     /// The contents of groups that the last fetch began with.
     earlier: Arc<EarlierContents>,
     /// A query needed the source during the running fetch.
@@ -29,14 +31,17 @@ pub(super) struct SourceAccess {
     cancel: Arc<AtomicBool>,
 }
 
+type ReadResult = Result<SourceState, SourceReadError>;
+
 struct RunningFetch {
-    task: JoinHandle<(Box<dyn SourceReader>, Result<SourceState, SourceReadError>)>,
+    /// It has no result if it only reads ahead.
+    task: JoinHandle<(Box<dyn SourceReader>, Option<ReadResult>)>,
     known_before: AppliedCommits,
 }
 
 /// A fetch that has ended.
 pub(super) struct Fetched {
-    pub read: Result<SourceState, SourceReadError>,
+    pub read: ReadResult,
     /// The applied commits that were known when it began.
     pub known_before: AppliedCommits,
     /// A query needed the source in the meantime: plan again.
@@ -46,8 +51,15 @@ pub(super) struct Fetched {
 impl SourceAccess {
     pub fn new(reader: Box<dyn SourceReader>) -> Self {
         let (id, cancel) = (reader.id().clone(), Arc::new(AtomicBool::new(false)));
-        let earlier = Arc::default();
-        Self { id, reader: Some(reader), fetch: None, earlier, missed_query: false, cancel }
+        Self {
+            id,
+            reader: Some(reader),
+            fetch: None,
+            has_read_ahead: false,
+            earlier: Arc::default(),
+            missed_query: false,
+            cancel,
+        }
     }
 
     /// The id of the source.
@@ -107,18 +119,35 @@ impl SourceAccess {
             reader.set_verification_base(base);
         }
         let cancel = self.cancel.clone();
-        let task = on_source(reader, move |reader| reader.read(&cancel));
+        let task = on_source(reader, move |reader| Some(reader.read(&cancel)));
         self.fetch = Some(RunningFetch { task, known_before });
     }
 
-    /// Waits for the end of the running fetch; pending if there is none. Cancel safe.
-    pub async fn fetched(&mut self) -> Result<Fetched, EngineError> {
+    /// Begins to do for the first fetch what needs nothing of the hub; once only.
+    pub fn begin_reading_ahead(&mut self) {
+        if std::mem::replace(&mut self.has_read_ahead, true) {
+            return;
+        }
+        let Some(reader) = self.reader.take() else { return };
+        let cancel = self.cancel.clone();
+        let task = on_source(reader, move |reader| {
+            reader.read_ahead(&cancel);
+            None
+        });
+        self.fetch = Some(RunningFetch { task, known_before: AppliedCommits::default() });
+    }
+
+    /// Waits for the end of the running fetch; pending if there is none. `None` if it only read
+    /// ahead. Cancel safe.
+    pub async fn fetched(&mut self) -> Result<Option<Fetched>, EngineError> {
         let Some(fetch) = &mut self.fetch else { return std::future::pending().await };
         let (reader, read) = (&mut fetch.task).await.map_err(|_| EngineError::Panic)?;
         let known_before = std::mem::take(&mut fetch.known_before);
         self.fetch = None;
         self.reader = Some(reader);
-        Ok(Fetched { read, known_before, missed_query: std::mem::take(&mut self.missed_query) })
+        let Some(read) = read else { return Ok(None) };
+        let missed_query = std::mem::take(&mut self.missed_query);
+        Ok(Some(Fetched { read, known_before, missed_query }))
     }
 
     /// Calls the source on a thread that may block; `None` while a fetch uses it. `call` also gets

@@ -8,8 +8,8 @@ use gitwork_daemon::engine::Engine;
 use gitwork_daemon::metrics::Metrics;
 use gitwork_git::{Auth, Reference};
 use gitwork_hub::{KubeHub, client};
-use gitwork_source::SourceReadError;
 use gitwork_source::verification::Verification;
+use gitwork_source::{Source, SourceReadError};
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -286,6 +286,53 @@ async fn superseded_writes_are_not_counted() {
     assert!((10..=sent).contains(&counted), "{counted} writes are counted, {sent} were sent");
 }
 
+/// Has the first list wait for a message.
+fn delay_first_list(faults: &Faults) -> mpsc::Sender<()> {
+    let was_listed = AtomicBool::new(false);
+    let (sender, wait) = mpsc::channel();
+    faults.next(1, Fault::Stall, move |seen| {
+        if seen.is_list() && !was_listed.swap(true, Ordering::Relaxed) {
+            tokio::task::block_in_place(|| wait.recv_timeout(DEADLINE).unwrap());
+        }
+        false
+    });
+    sender
+}
+
+/// A source that has to know from the hub which commit was verified.
+fn verifying(sync: &Sync) -> Source {
+    sync.source().with_verification(Verification::without_operator()).unwrap()
+}
+
+/// Waits until a pack was sent, after so many requests of Git.
+async fn until_fetched(sync: &Sync, before: usize) {
+    eventually("a fetch", DEADLINE, || async {
+        let all = sync.server.requests();
+        let is_pack = |line: &String| line.contains("/git-upload-pack");
+        all[before..].iter().any(is_pack).then_some(()).ok_or(all.join("\n"))
+    })
+    .await
+    .unwrap();
+}
+
+/// A daemon fetches and renders while it reads the hub, and fetches again after that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_during_the_first_list_is_applied_at_once() {
+    let sync = Sync::new(1).await;
+    let web = |value| sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", value)))]);
+    web("one");
+    let faults = Faults::none();
+    let go_on = delay_first_list(&faults);
+    let running = Running::of(sync.engine(faulty(&sync, &faults), verifying(&sync)));
+    until_fetched(&sync, 0).await;
+    web("two");
+    go_on.send(()).unwrap();
+    sync.until_value(0, "web", "two").await;
+    let is_work = |seen: &Seen| is_write(seen) && seen.path.contains("/manifestworks");
+    assert_eq!(faults.count(is_work), 1, "the first commit was only rendered");
+    running.stop().await;
+}
+
 /// `run --once` fetches while it reads the hub: another gitwork applies a newer commit in between.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_that_is_applied_after_the_fetch_is_no_rewind() {
@@ -296,24 +343,11 @@ async fn a_commit_that_is_applied_after_the_fetch_is_no_rewind() {
     sync.engine(plain.clone(), sync.source()).once().await.unwrap();
 
     // Its first list waits until the other one is done.
-    let (faults, was_listed) = (Faults::none(), AtomicBool::new(false));
-    let (overtaken, wait) = mpsc::channel();
-    faults.next(1, Fault::Stall, move |seen| {
-        if seen.is_list() && !was_listed.swap(true, Ordering::Relaxed) {
-            tokio::task::block_in_place(|| wait.recv_timeout(DEADLINE).unwrap());
-        }
-        false
-    });
+    let faults = Faults::none();
+    let overtaken = delay_first_list(&faults);
     let before = sync.server.requests().len();
-    let source = sync.source().with_verification(Verification::without_operator()).unwrap();
-    let once = tokio::spawn(sync.engine(faulty(&sync, &faults), source).once());
-    eventually("a fetch", DEADLINE, || async {
-        let all = sync.server.requests();
-        let is_pack = |line: &String| line.contains("/git-upload-pack");
-        all[before..].iter().any(is_pack).then_some(()).ok_or(all.join("\n"))
-    })
-    .await
-    .unwrap();
+    let once = tokio::spawn(sync.engine(faulty(&sync, &faults), verifying(&sync)).once());
+    until_fetched(&sync, before).await;
     web("two");
     let (plan, _) = sync.engine(plain, sync.source()).once().await.unwrap();
     assert!(plan.is_settled(), "{plan:?}");

@@ -8,7 +8,6 @@ use crate::engine::error::EngineError;
 use crate::engine::facts_input::FactsInput;
 use crate::engine::pass::Pass;
 use crate::engine::source_access::Fetched;
-use crate::reader::SourceReader;
 use gitwork_core::model::name::SourceId;
 use gitwork_core::plan::Plan;
 use gitwork_core::plan::rewind::AppliedCommits;
@@ -58,15 +57,18 @@ impl Reconciler {
         }
     }
 
-    /// Reads the hub while Git is fetched. It is rendered meanwhile, too, unless the hub says which
-    /// commit was verified.
+    /// Reads the hub while Git is fetched and rendered. If the hub says which commit was verified,
+    /// Git is read after that, and only what differs is rendered again.
     async fn read_both(&mut self) -> Result<SourceState, EngineError> {
         if !self.source.needs_verification_base() {
             self.begin_fetch(None);
             read_hub(&*self.hub, &self.id, &mut self.state).await?;
             return self.end_read_git().await;
         }
-        let fetch = self.source.query(SourceReader::fetch_ahead);
+        let fetch = self.source.query(|reader, cancel| {
+            reader.fetch_ahead(cancel);
+            reader.read_ahead(cancel);
+        });
         tokio::try_join!(fetch, read_hub(&*self.hub, &self.id, &mut self.state))?;
         // Git was fetched before any applied commit was known.
         self.begin_read(AppliedCommits::default());
@@ -79,7 +81,11 @@ impl Reconciler {
     }
 
     async fn end_read_git(&mut self) -> Result<SourceState, EngineError> {
-        let Fetched { read, known_before, .. } = self.source.fetched().await?;
+        let Fetched { read, known_before, .. } = loop {
+            if let Some(fetched) = self.source.fetched().await? {
+                break fetched;
+            }
+        };
         let read = read?;
         self.state.facts_mut().history.read_after(known_before);
         self.observe_known_record();

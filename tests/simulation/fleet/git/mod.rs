@@ -206,6 +206,7 @@ impl Git {
             has_latency: true,
             generation: self.lock().generation.clone(),
             bug,
+            has_base: false,
         }
     }
 }

@@ -12,6 +12,7 @@ use gitwork_core::plan::added_works::AddedWorks;
 use gitwork_core::render::desired::Desired;
 use gitwork_daemon::reader::SourceReader;
 use gitwork_source::{SourceReadError, SourceState, Spent, StateFileError};
+use gitwork_sync::verification_base::VerificationBase;
 use tokio::time::Instant;
 
 use super::Git;
@@ -33,6 +34,8 @@ pub struct SimulatedSource {
     /// Whether calls take time.
     pub has_latency: bool,
     pub(super) bug: Option<Bug>,
+    /// The engine has said what the hub proves about verified commits.
+    pub(super) has_base: bool,
 }
 
 fn missing(id: CommitId) -> SourceReadError {
@@ -149,6 +152,14 @@ impl SourceReader for SimulatedSource {
             number(&state.commits, *id).is_some_and(|it| is_ancestor(&state.commits, it, head))
         };
         Ok(commits.iter().filter(|id| !reached(id)).copied().collect())
+    }
+
+    fn needs_verification_base(&self) -> bool {
+        !self.has_base
+    }
+
+    fn set_verification_base(&mut self, _base: VerificationBase) {
+        self.has_base = true;
     }
 
     fn known_record_generation(&self) -> u64 {
