@@ -219,15 +219,15 @@ impl Engine {
     }
 
     fn begin_due_fetch(&mut self, now: Instant) {
-        if !self.schedule.is_due(now) {
+        if !self.schedule.is_due(now) || !self.leadership.may_fetch() {
             return;
         }
-        if self.may_fetch() {
-            self.schedule.begin();
+        if self.reconciler.can_fetch() {
+            let is_hinted = self.schedule.begin();
             self.leadership.fetching();
-            self.reconciler.begin_fetch(self.facts.begin_read());
-        } else {
-            self.reconciler.read_ahead();
+            self.reconciler.begin_fetch(self.facts.begin_read(), !is_hinted);
+        } else if self.reconciler.read_ahead() {
+            self.schedule.begin();
         }
     }
 

@@ -16,6 +16,9 @@ pub const STATUS_PAUSE_MAX: Duration = Duration::from_secs(60);
 pub const ENGINE_PAUSE: Duration = Duration::from_millis(50);
 /// Works that are planned, or whose states are computed, in one step of an engine: some 8 ms.
 pub const WORKS_AT_ONCE: usize = 2_000;
+/// A fetch while the hub was read for the first time, if it is no older than this, is not made
+/// again: most hubs are read in less.
+pub const FETCH_AHEAD_AGE_MAX: Duration = Duration::from_secs(5);
 /// Log lines about single works for each pass or status. Where there are more, one line has their
 /// counts, and each of them is at `debug`: 100,000 lines would cost more than the writes.
 pub const WORK_LINES_MAX: usize = 50;

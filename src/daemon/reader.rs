@@ -21,14 +21,15 @@ use gitwork_sync::verification_base::VerificationBase;
 pub trait SourceReader: Send + 'static {
     /// The id of the source.
     fn id(&self) -> &SourceId;
-    /// Fetches for the next read, which does not fetch again then. If that fails, the next read has
-    /// the error.
-    fn fetch_ahead(&mut self, _cancel: &Arc<AtomicBool>) {}
-    /// Does for the next read what needs nothing of the hub: fetches, unless [`Self::fetch_ahead`]
-    /// did, and renders. If it fetched, the next read fetches again, or has the error.
+    /// Does for the next read what needs nothing of the hub: fetches and renders.
     fn read_ahead(&mut self, _cancel: &Arc<AtomicBool>) {}
-    /// Fetches, verifies and renders the newest commit. Ends early once `cancel` is true.
-    fn read(&mut self, cancel: &Arc<AtomicBool>) -> Result<SourceState, SourceReadError>;
+    /// Fetches, verifies and renders the newest commit. A fetch ahead counts, too, if it began at
+    /// most `age_max` ago. Ends early once `cancel` is true.
+    fn read(
+        &mut self,
+        age_max: Duration,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<SourceState, SourceReadError>;
     /// What Git says of works that the hub has and `desired` does not, in the history of `desired`
     /// and of `applied` commits. Each candidate has the folder that the work came from.
     fn last_known_states(
@@ -82,14 +83,15 @@ impl SourceReader for Source {
     fn id(&self) -> &SourceId {
         &self.config().id
     }
-    fn fetch_ahead(&mut self, cancel: &Arc<AtomicBool>) {
-        Self::fetch_ahead(self, cancel);
-    }
     fn read_ahead(&mut self, cancel: &Arc<AtomicBool>) {
         Self::read_ahead(self, cancel);
     }
-    fn read(&mut self, cancel: &Arc<AtomicBool>) -> Result<SourceState, SourceReadError> {
-        Self::read(self, cancel)
+    fn read(
+        &mut self,
+        age_max: Duration,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<SourceState, SourceReadError> {
+        self.read_within(age_max, cancel)
     }
     fn last_known_states(
         &self,

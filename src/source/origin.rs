@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use gitwork_core::model::name::{CommitId, RepoPath};
 use gitwork_git::{
-    Directory, FetchError, Fetched, GitSnapshot, LocalRepository, Mirror, Mirrors, Reference,
-    Remote,
+    Directory, FetchError, GitSnapshot, LocalRepository, Mirror, Mirrors, Reference, Remote,
 };
 
 use crate::config::{SourceConfig, SourceLocation};
@@ -17,8 +17,8 @@ pub(crate) enum Origin {
     Mirror {
         mirror: Box<Mirror>,
         reference: Reference,
-        /// The result of a fetch for the next read.
-        ahead: Option<Result<Fetched, FetchError>>,
+        /// A fetch ahead of the next read that failed, and when it began.
+        failed: Option<(Instant, FetchError)>,
     },
     Directory(Directory),
 }
@@ -30,7 +30,11 @@ impl Origin {
             SourceLocation::Git { remote, reference, cache } => {
                 let remote = Remote::clone(remote);
                 let mirror = mirrors.open(cache, remote, reference.clone())?;
-                Self::Mirror { mirror: Box::new(mirror), reference: reference.clone(), ahead: None }
+                Self::Mirror {
+                    mirror: Box::new(mirror),
+                    reference: reference.clone(),
+                    failed: None,
+                }
             }
             SourceLocation::Directory(folder) => {
                 Self::Directory(Directory::new(&folder.join(config.path.as_str())))
@@ -38,26 +42,17 @@ impl Origin {
         })
     }
 
-    /// Fetches for the next read, which does not fetch then. A folder on disk is always up to date.
-    pub fn fetch_ahead(&mut self, cancel: &Arc<AtomicBool>) {
-        if let Self::Mirror { mirror, reference, ahead } = self {
-            *ahead = Some(mirror.fetch(reference, cancel));
-        }
-    }
-
-    /// The newest commit. It is fetched, unless that was done ahead. If that fails, the next read
-    /// has the error. `None` then, and for a folder on disk.
-    pub fn newest(&mut self, cancel: &Arc<AtomicBool>) -> Option<CommitId> {
-        let Self::Mirror { mirror, reference, ahead } = self else { return None };
-        match ahead {
-            Some(fetched) => fetched.as_ref().ok().map(|fetched| fetched.commit),
-            None => match mirror.fetch(reference, cancel) {
-                Ok(fetched) => Some(fetched.commit),
-                Err(error) => {
-                    *ahead = Some(Err(error));
-                    None
-                }
-            },
+    /// Fetches the newest commit ahead of the next read; `None` if that fails, and for a folder on
+    /// disk.
+    pub fn fetch_ahead(&mut self, cancel: &Arc<AtomicBool>) -> Option<CommitId> {
+        let Self::Mirror { mirror, reference, failed } = self else { return None };
+        let began = Instant::now();
+        match mirror.fetch(reference, cancel) {
+            Ok(fetched) => Some(fetched.commit),
+            Err(error) => {
+                *failed = Some((began, error));
+                None
+            }
         }
     }
 

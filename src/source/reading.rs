@@ -187,11 +187,14 @@ impl Reading {
         cancel: &Arc<AtomicBool>,
     ) -> Result<SourceState, SourceReadError> {
         match origin {
-            Origin::Mirror { mirror, reference, ahead } => {
+            Origin::Mirror { mirror, reference, failed } => {
                 let mut timer = Timer::start();
-                let ahead = ahead.take();
-                let fetch = || mirror.fetch_within(reference, age_max, cancel);
-                let fetched = ahead.unwrap_or_else(fetch)?;
+                if let Some((began, error)) = failed.take()
+                    && began.elapsed() <= age_max
+                {
+                    return Err(error.into());
+                }
+                let fetched = mirror.fetch_within(reference, age_max, cancel)?;
                 let is_new = self.last_commit() != Some(fetched.commit);
                 if !self.earlier.is_complete && (self.is_outdated || is_new) {
                     self.read_earlier(mirror, path, cancel);

@@ -157,18 +157,12 @@ impl Source {
         self.reading.set_earlier(contents);
     }
 
-    /// Fetches for the next read, while it is not known yet what the hub proves. That read does not
-    /// fetch again then; it has the error of a fetch that failed.
-    pub fn fetch_ahead(&mut self, cancel: &Arc<AtomicBool>) {
-        self.origin.fetch_ahead(cancel);
-    }
-
-    /// Does for the next read what needs nothing of the hub: fetches, unless
-    /// [`Self::fetch_ahead`] did, reads the status branch, and renders the newest commit. If it
-    /// fetched, the next read fetches again, or has the error. It renders only what differs. Where
-    /// the operator requires signatures, nothing of a commit is rendered before it is verified.
+    /// Does for the next read what needs nothing of the hub: fetches, reads the status branch, and
+    /// renders the newest commit. That read renders only what differs, and need not fetch again:
+    /// see [`Self::read_within`]. Where the operator requires signatures, nothing of a commit is
+    /// rendered before it is verified.
     pub fn read_ahead(&mut self, cancel: &Arc<AtomicBool>) {
-        let Some(newest) = self.origin.newest(cancel) else { return };
+        let Some(newest) = self.origin.fetch_ahead(cancel) else { return };
         let read = self.checkpoint.read(&self.config.id, cancel).and_then(|()| {
             self.reading.render_ahead(&self.origin, &self.config.path, newest, cancel)
         });
@@ -187,8 +181,8 @@ impl Source {
         self.read_within(Duration::ZERO, cancel)
     }
 
-    /// As [`Self::read`]. A fetch for another source with the same mirror counts too if it began at
-    /// most `age_max` ago.
+    /// As [`Self::read`]. A fetch for another source with the same mirror, or ahead, counts too if
+    /// it began at most `age_max` ago.
     pub fn read_within(
         &mut self,
         age_max: Duration,

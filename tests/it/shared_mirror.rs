@@ -157,49 +157,29 @@ fn two_sources_of_one_repository_share_mirror_and_fetch() {
     assert_eq!(read(&mut two).desired.commit, Some(pushed));
 }
 
-/// `run --once` does this while it reads the hub.
+/// An engine does this while it reads the hub for the first time.
 #[test]
-fn a_fetch_ahead_serves_one_read() {
-    let world = World::new();
-    let [mut one, _two] = world.two(&sources());
-    let never = Arc::default();
-    one.fetch_ahead(&never);
-    assert_eq!(world.requests(), (1, 1));
-    let pushed = world.repo.commit("main", &[(WEB, Some(&config_map("web", "two")))]);
-    assert_eq!(one.read(&never).unwrap().desired.commit, Some(world.main), "as it was fetched");
-    assert_eq!(world.requests(), (1, 1));
-    assert_eq!(one.read(&never).unwrap().desired.commit, Some(pushed), "the next read fetches");
-
-    world.repo.delete_branch("main");
-    one.fetch_ahead(&never);
-    let before = world.requests();
-    let error = one.read(&never).unwrap_err();
-    assert!(error.to_string().contains("has no branch `main`"), "{error}");
-    assert_eq!(world.requests(), before, "the error is that of the fetch");
-    world.repo.commit("main", &[(WEB, Some(&config_map("web", "three")))]);
-    one.read(&never).unwrap();
-}
-
-/// A daemon does this while it reads the hub.
-#[test]
-fn what_is_read_ahead_is_fetched_again_by_the_next_read() {
+fn fetch_ahead_serves_the_next_read_if_that_accepts_its_age() {
     let world = World::new();
     let [one, _two] = world.two(&sources());
     let mut one = one.with_verification(Verification::without_operator()).unwrap();
-    let never = Arc::default();
+    one.set_verification_base(VerificationBase::default());
+    let (never, hour) = (Arc::default(), Duration::from_secs(3_600));
     one.read_ahead(&never);
     assert_eq!(world.requests(), (1, 1));
     let pushed = world.repo.commit("main", &[(WEB, Some(&config_map("web", "two")))]);
-    one.set_verification_base(VerificationBase::default());
-    assert_eq!(one.read(&never).unwrap().desired.commit, Some(pushed));
-    assert_eq!(world.requests(), (2, 2));
+    let read = one.read_within(hour, &never).unwrap();
+    assert_eq!(read.desired.commit, Some(world.main), "as it was fetched");
+    assert_eq!((works(&read.desired), world.requests()), (vec!["edge-1/web".into()], (1, 1)));
+    assert_eq!(one.read(&never).unwrap().desired.commit, Some(pushed), "a hint came since");
 
     world.repo.delete_branch("main");
     one.read_ahead(&never);
     let before = world.requests();
-    let error = one.read(&never).unwrap_err();
+    let error = one.read_within(hour, &never).unwrap_err();
     assert!(error.to_string().contains("has no branch `main`"), "{error}");
     assert_eq!(world.requests(), before, "the error is that of the fetch");
+    one.read_ahead(&never);
     world.repo.commit("main", &[(WEB, Some(&config_map("web", "three")))]);
     one.read(&never).unwrap();
 }

@@ -56,9 +56,10 @@ impl FetchSchedule {
         self.ended = false;
     }
 
-    /// A fetch begins: it serves all hints up to now.
-    pub fn begin(&mut self) {
-        self.hinted = false;
+    /// A fetch begins: it serves all hints up to now. Gives whether there were any since the last
+    /// one began.
+    pub fn begin(&mut self) -> bool {
+        std::mem::take(&mut self.hinted)
     }
 
     /// A fetch has ended. `seed` spreads the time of the next one.
@@ -81,13 +82,13 @@ mod tests {
         let start = Instant::now();
         let mut schedule = FetchSchedule::new(INTERVAL, start);
         assert!(schedule.is_due(start));
-        schedule.begin();
+        assert!(!schedule.begin());
         schedule.end(true, start, 7);
         assert!(!schedule.is_due(start + INTERVAL / 2));
         assert!(schedule.is_due(start + INTERVAL * 2));
         schedule.hint(start);
         assert!(schedule.is_due(start));
-        schedule.begin();
+        assert!(schedule.begin(), "what was fetched before the hint must not serve it");
         schedule.hint(start);
         schedule.end(false, start, 7);
         assert!(schedule.is_due(start), "a failed fetch does not serve the hint");

@@ -24,7 +24,6 @@ use crate::reader::SourceReader;
 use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::SourceId;
 use gitwork_core::plan::Plan;
-use gitwork_core::plan::rewind::AppliedCommits;
 use gitwork_core::rollout::earlier::EarlierContents;
 use gitwork_hub::execute::{ExecuteOptions, Task};
 use gitwork_hub::{Hub, HubEvent};
@@ -122,26 +121,21 @@ impl Reconciler {
         self.source.needs_verification_base() && self.state.facts().verification_base().is_none()
     }
 
-    /// Does what a fetch can do while it waits for the hub.
-    pub fn read_ahead(&mut self) {
-        if self.waits_for_hub() {
-            self.source.begin_reading_ahead();
-        }
+    /// Begins what the first fetch can do while it waits for the hub. Gives `false` if it does not
+    /// wait, or if that was done before.
+    pub fn read_ahead(&mut self) -> bool {
+        self.waits_for_hub() && self.source.begin_reading_ahead()
     }
 
-    /// Begins a fetch, with these facts of the hub or those of the last one.
-    /// [`SourceAccess::fetched`] waits for its end.
-    pub fn begin_fetch(&mut self, facts_of_hub: Option<Arc<Facts>>) {
+    /// Begins a fetch, with these facts of the hub or those of the last one. `accepts_ahead`: what
+    /// was fetched ahead may serve it. [`SourceAccess::fetched`] waits for its end.
+    pub fn begin_fetch(&mut self, facts_of_hub: Option<Arc<Facts>>, accepts_ahead: bool) {
         if let Some(facts) = facts_of_hub {
             self.source.set_facts(facts);
         }
-        self.begin_read(self.state.facts().known_commits());
-    }
-
-    /// Begins a read of Git. `known_before`: the applied commits that were known before its fetch.
-    fn begin_read(&mut self, known_before: AppliedCommits) {
         self.set_earlier_contents();
-        self.source.begin_fetch(self.state.facts().verification_base(), known_before);
+        let facts = self.state.facts();
+        self.source.begin_fetch(facts.verification_base(), facts.known_commits(), accepts_ahead);
     }
 
     /// Has the next read of Git render the contents that clusters keep or get. A new term begins

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
 use super::error::EngineError;
+use crate::limits;
 use crate::reader::{SourceReader, on_source};
 use gitwork_core::model::digest::Digest;
 use gitwork_core::model::facts::Facts;
@@ -22,13 +24,22 @@ pub(super) struct SourceAccess {
     /// `None` while a thread uses it.
     reader: Option<Box<dyn SourceReader>>,
     fetch: Option<RunningFetch>,
-    /// The first fetch has been read ahead, or that has begun.
-    has_read_ahead: bool,
+    ahead: ReadAhead,
     /// The contents of groups that the last fetch began with.
     earlier: Arc<EarlierContents>,
     /// A query needed the source during the running fetch.
     missed_query: bool,
     cancel: Arc<AtomicBool>,
+}
+
+/// Whether the first fetch was read ahead.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ReadAhead {
+    No,
+    /// It was, or that has begun.
+    Yes,
+    /// The first fetch has begun.
+    Over,
 }
 
 type ReadResult = Result<SourceState, SourceReadError>;
@@ -55,7 +66,7 @@ impl SourceAccess {
             id,
             reader: Some(reader),
             fetch: None,
-            has_read_ahead: false,
+            ahead: ReadAhead::No,
             earlier: Arc::default(),
             missed_query: false,
             cancel,
@@ -113,28 +124,43 @@ impl SourceAccess {
 
     /// Begins a fetch, unless a thread uses the source. `base`: what the hub proves about verified
     /// commits, if it is known now. `known_before`: the applied commits that are known now.
-    pub fn begin_fetch(&mut self, base: Option<VerificationBase>, known_before: AppliedCommits) {
+    /// `accepts_ahead`: what was fetched ahead of the first fetch may serve it.
+    pub fn begin_fetch(
+        &mut self,
+        base: Option<VerificationBase>,
+        known_before: AppliedCommits,
+        accepts_ahead: bool,
+    ) {
         let Some(mut reader) = self.reader.take() else { return };
+        let was_ahead = std::mem::replace(&mut self.ahead, ReadAhead::Over) == ReadAhead::Yes;
+        let (known_before, age_max) = match was_ahead && accepts_ahead {
+            // At that time, no applied commit was known.
+            true => (AppliedCommits::default(), limits::FETCH_AHEAD_AGE_MAX),
+            false => (known_before, Duration::ZERO),
+        };
         if let Some(base) = base {
             reader.set_verification_base(base);
         }
         let cancel = self.cancel.clone();
-        let task = on_source(reader, move |reader| Some(reader.read(&cancel)));
+        let task = on_source(reader, move |reader| Some(reader.read(age_max, &cancel)));
         self.fetch = Some(RunningFetch { task, known_before });
     }
 
-    /// Begins to do for the first fetch what needs nothing of the hub; once only.
-    pub fn begin_reading_ahead(&mut self) {
-        if std::mem::replace(&mut self.has_read_ahead, true) {
-            return;
+    /// Begins to do for the first fetch what needs nothing of the hub. Gives `false` if that was
+    /// done before.
+    pub fn begin_reading_ahead(&mut self) -> bool {
+        if self.ahead != ReadAhead::No {
+            return false;
         }
-        let Some(reader) = self.reader.take() else { return };
+        let Some(reader) = self.reader.take() else { return false };
+        self.ahead = ReadAhead::Yes;
         let cancel = self.cancel.clone();
         let task = on_source(reader, move |reader| {
             reader.read_ahead(&cancel);
             None
         });
         self.fetch = Some(RunningFetch { task, known_before: AppliedCommits::default() });
+        true
     }
 
     /// Waits for the end of the running fetch; pending if there is none. `None` if it only read

@@ -315,9 +315,9 @@ async fn until_fetched(sync: &Sync, before: usize) {
     .unwrap();
 }
 
-/// A daemon fetches and renders while it reads the hub, and fetches again after that.
+/// A daemon fetches and renders while it reads the hub, and a webhook comes in between.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_push_during_the_first_list_is_applied_at_once() {
+async fn a_hint_during_the_first_list_is_served_by_another_fetch() {
     let sync = Sync::new(1).await;
     let web = |value| sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", value)))]);
     web("one");
@@ -326,6 +326,7 @@ async fn a_push_during_the_first_list_is_applied_at_once() {
     let running = Running::of(sync.engine(faulty(&sync, &faults), verifying(&sync)));
     until_fetched(&sync, 0).await;
     web("two");
+    running.hint();
     go_on.send(()).unwrap();
     sync.until_value(0, "web", "two").await;
     let is_work = |seen: &Seen| is_write(seen) && seen.path.contains("/manifestworks");

@@ -155,7 +155,11 @@ impl SourceReader for FleetSource {
         &self.id
     }
 
-    fn read(&mut self, _cancel: &Arc<AtomicBool>) -> Result<SourceState, SourceReadError> {
+    fn read(
+        &mut self,
+        _age_max: Duration,
+        _cancel: &Arc<AtomicBool>,
+    ) -> Result<SourceState, SourceReadError> {
         let mut state = self.repository.lock();
         let head = state.branch.head();
         if let Some((_, last)) = self.last.as_ref().filter(|(number, _)| *number == head) {

@@ -10,7 +10,6 @@ use crate::engine::pass::Pass;
 use crate::engine::source_access::Fetched;
 use gitwork_core::model::name::SourceId;
 use gitwork_core::plan::Plan;
-use gitwork_core::plan::rewind::AppliedCommits;
 use gitwork_core::render::desired::Desired;
 use gitwork_hub::{Hub, HubEvent};
 use gitwork_source::SourceState;
@@ -60,23 +59,18 @@ impl Reconciler {
     /// Reads the hub while Git is fetched and rendered. If the hub says which commit was verified,
     /// Git is read after that, and only what differs is rendered again.
     async fn read_both(&mut self) -> Result<SourceState, EngineError> {
-        if !self.source.needs_verification_base() {
-            self.begin_fetch(None);
-            read_hub(&*self.hub, &self.id, &mut self.state).await?;
-            return self.end_read_git().await;
+        if self.read_ahead() {
+            let hub = read_hub(&*self.hub, &self.id, &mut self.state);
+            tokio::try_join!(self.source.fetched(), hub)?;
+            return self.read_git().await;
         }
-        let fetch = self.source.query(|reader, cancel| {
-            reader.fetch_ahead(cancel);
-            reader.read_ahead(cancel);
-        });
-        tokio::try_join!(fetch, read_hub(&*self.hub, &self.id, &mut self.state))?;
-        // Git was fetched before any applied commit was known.
-        self.begin_read(AppliedCommits::default());
+        self.begin_fetch(None, false);
+        read_hub(&*self.hub, &self.id, &mut self.state).await?;
         self.end_read_git().await
     }
 
     async fn read_git(&mut self) -> Result<SourceState, EngineError> {
-        self.begin_fetch(None);
+        self.begin_fetch(None, true);
         self.end_read_git().await
     }
 

@@ -90,7 +90,11 @@ impl SourceReader for SimulatedSource {
         &self.id
     }
 
-    fn read(&mut self, _cancel: &Arc<AtomicBool>) -> Result<SourceState, SourceReadError> {
+    fn read(
+        &mut self,
+        _age_max: Duration,
+        _cancel: &Arc<AtomicBool>,
+    ) -> Result<SourceState, SourceReadError> {
         self.read_branch()
     }
 

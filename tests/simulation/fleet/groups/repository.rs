@@ -267,7 +267,11 @@ impl SourceReader for GroupSource {
         &self.id
     }
 
-    fn read(&mut self, _cancel: &Arc<AtomicBool>) -> Result<SourceState, SourceReadError> {
+    fn read(
+        &mut self,
+        _age_max: Duration,
+        _cancel: &Arc<AtomicBool>,
+    ) -> Result<SourceState, SourceReadError> {
         self.render()
     }
 
