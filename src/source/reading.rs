@@ -218,7 +218,7 @@ impl Reading {
     }
 
     /// Renders a commit, so that the next read has less to render, unless the operator requires
-    /// signatures. Nothing else follows from it.
+    /// signatures or trusts keys. Nothing else follows from it.
     pub fn render_ahead(
         &mut self,
         origin: &Origin,
@@ -226,9 +226,8 @@ impl Reading {
         commit: CommitId,
         cancel: &AtomicBool,
     ) -> Result<(), SourceReadError> {
-        let needs_signature = |verification: &Verification| !verification.requires_nothing();
         if let Origin::Mirror { mirror, .. } = origin
-            && !self.verification.as_ref().is_some_and(needs_signature)
+            && self.verification.as_ref().is_none_or(Verification::trusts_nobody)
         {
             self.render(&mirror.snapshot(commit, path)?.snapshot(), cancel)?;
         }
@@ -467,22 +466,24 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_rendered_ahead_of_a_signature_that_the_operator_requires() {
+    fn nothing_is_rendered_ahead_of_a_signature_that_may_be_required() {
         let folder = tempfile::tempdir().unwrap();
         let path = "clusters/a/web/crd.yaml";
         let (config, origin, commit) = fetched(folder.path(), path, CRD);
-        let is_rendered = |policy: SignerPolicy| {
+        let is_rendered = |verify: Option<VerifiedCommits>, keys: &[&str]| {
             let mut reading = Reading::new(&config, Timestamp::now);
-            let verification = Verification::new(&policy, SignerKeys::default()).unwrap();
-            reading.verification = Some(verification);
+            let policy = SignerPolicy { verify, ..SignerPolicy::default() };
+            let allowed_signers = keys.iter().map(|file| (*file).to_owned()).collect();
+            let keys = SignerKeys { allowed_signers, ..SignerKeys::default() };
+            reading.verification = Some(Verification::new(&policy, keys).unwrap());
             let never = AtomicBool::new(false);
             reading.render_ahead(&origin, &config.path, commit, &never).unwrap();
             assert!(!reading.has_read());
             reading.renderer.kinds().is_namespaced("example.com", "Hat").is_some()
         };
-        assert!(is_rendered(SignerPolicy::default()));
-        let verify = Some(VerifiedCommits::Commits);
-        assert!(!is_rendered(SignerPolicy { verify, ..SignerPolicy::default() }));
+        assert!(is_rendered(None, &[]));
+        assert!(!is_rendered(Some(VerifiedCommits::Commits), &[]));
+        assert!(!is_rendered(None, &["keys"]), "the repository's policy may require signatures");
     }
 
     #[test]

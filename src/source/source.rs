@@ -159,8 +159,8 @@ impl Source {
 
     /// Does for the next read what needs nothing of the hub: fetches, reads the status branch, and
     /// renders the newest commit. That read renders only what differs, and need not fetch again:
-    /// see [`Self::read_within`]. Where the operator requires signatures, nothing of a commit is
-    /// rendered before it is verified.
+    /// see [`Self::read_within`]. Where the operator requires signatures or trusts keys, nothing of
+    /// a commit is rendered before it is verified.
     pub fn read_ahead(&mut self, cancel: &Arc<AtomicBool>) {
         let Some(newest) = self.origin.fetch_ahead(cancel) else { return };
         let read = self.checkpoint.read(&self.config.id, cancel).and_then(|()| {
