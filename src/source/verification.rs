@@ -207,7 +207,7 @@ impl Verification {
     }
 
     /// Whether the operator requires no signatures and trusts no keys.
-    pub fn trusts_nobody(&self) -> bool {
+    pub(crate) fn trusts_nobody(&self) -> bool {
         self.operator.is_empty() && self.keys == SignerKeys::default()
     }
 

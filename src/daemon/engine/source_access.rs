@@ -24,22 +24,13 @@ pub(super) struct SourceAccess {
     /// `None` while a thread uses it.
     reader: Option<Box<dyn SourceReader>>,
     fetch: Option<RunningFetch>,
-    ahead: ReadAhead,
+    /// The first fetch, which has not begun, was read ahead, or that has begun.
+    is_read_ahead: bool,
     /// The contents of groups that the last fetch began with.
     earlier: Arc<EarlierContents>,
     /// A query needed the source during the running fetch.
     missed_query: bool,
     cancel: Arc<AtomicBool>,
-}
-
-/// Whether the first fetch was read ahead.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ReadAhead {
-    No,
-    /// It was, or that has begun.
-    Yes,
-    /// The first fetch has begun.
-    Over,
 }
 
 type ReadResult = Result<SourceState, SourceReadError>;
@@ -66,7 +57,7 @@ impl SourceAccess {
             id,
             reader: Some(reader),
             fetch: None,
-            ahead: ReadAhead::No,
+            is_read_ahead: false,
             earlier: Arc::default(),
             missed_query: false,
             cancel,
@@ -132,8 +123,8 @@ impl SourceAccess {
         accepts_ahead: bool,
     ) {
         let Some(mut reader) = self.reader.take() else { return };
-        let was_ahead = std::mem::replace(&mut self.ahead, ReadAhead::Over) == ReadAhead::Yes;
-        let (known_before, age_max) = match was_ahead && accepts_ahead {
+        let was_read_ahead = std::mem::take(&mut self.is_read_ahead);
+        let (known_before, age_max) = match was_read_ahead && accepts_ahead {
             // At that time, no applied commit was known.
             true => (AppliedCommits::default(), limits::FETCH_AHEAD_AGE_MAX),
             false => (known_before, Duration::ZERO),
@@ -146,14 +137,14 @@ impl SourceAccess {
         self.fetch = Some(RunningFetch { task, known_before });
     }
 
-    /// Begins to do for the first fetch what needs nothing of the hub. Gives `false` if that was
-    /// done before.
+    /// Begins to do for the first fetch what needs nothing of the hub. To be called before that one
+    /// only. Gives `false` if it was called before.
     pub fn begin_reading_ahead(&mut self) -> bool {
-        if self.ahead != ReadAhead::No {
+        if self.is_read_ahead {
             return false;
         }
         let Some(reader) = self.reader.take() else { return false };
-        self.ahead = ReadAhead::Yes;
+        self.is_read_ahead = true;
         let cancel = self.cancel.clone();
         let task = on_source(reader, move |reader| {
             reader.read_ahead(&cancel);
