@@ -1,7 +1,9 @@
 //! Fetching into a mirror, from real servers on the loopback.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -481,7 +483,7 @@ fn ssh_keys_of_all_kinds_and_formats_authenticate() {
         ] {
             let copy = world.folder.path().join(format!("{kind}-{format}-{}", passphrase.len()));
             fs::copy(key, &copy).unwrap();
-            let converted = std::process::Command::new("ssh-keygen")
+            let converted = Command::new("ssh-keygen")
                 .args(["-q", "-p", "-m", format, "-P", "", "-N", passphrase, "-f"])
                 .arg(&copy)
                 .status();
@@ -501,6 +503,54 @@ fn ssh_keys_of_all_kinds_and_formats_authenticate() {
     }
 }
 
+/// An EC private key (RFC 5915) of P-256 whose number needs 31 bytes, as PEM.
+fn short_p256_key() -> String {
+    let number: Vec<u8> = [0].into_iter().chain(1..32).collect();
+    let p256 = [0xa0, 0x0a, 6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
+    let der = [&[0x30, 49, 2, 1, 1, 4, 32][..], &number, &p256].concat();
+    let base64 = STANDARD.encode(der);
+    format!("-----BEGIN EC PRIVATE KEY-----\n{base64}\n-----END EC PRIVATE KEY-----\n")
+}
+
+#[test]
+fn p256_key_of_fewer_than_32_bytes_authenticates() {
+    let world = World::new();
+    let keygen = |arguments: &[&str], key: &Path| {
+        let output = Command::new("ssh-keygen").args(arguments).arg(key).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let write = |name: &str, passphrase: &str, cipher: &str| {
+        let key = world.file(name, &short_p256_key());
+        fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+        keygen(&["-q", "-p", "-Z", cipher, "-P", "", "-N", passphrase, "-f"], &key);
+        assert!(fs::read_to_string(&key).unwrap().contains("BEGIN OPENSSH PRIVATE KEY"));
+        key
+    };
+    let plain = write("plain", "", "aes256-ctr");
+    let authorized = world.file("short.pub", &keygen(&["-y", "-f"], &plain));
+    let server = SshServer::start(&["ed25519"], &[authorized.as_path()]);
+    let known = world.file("known_hosts", &server.known_hosts("ed25519"));
+    let passphrase = world.file("passphrase", "open sesame");
+    let fetch = |key: &Path, passphrase_file: Option<&PathBuf>| {
+        let auth = Auth::Ssh {
+            key: key.to_owned(),
+            passphrase_file: passphrase_file.cloned(),
+            known_hosts: known.clone(),
+        };
+        world.fetch(&Remote { auth, ..remote(server.url(world.repo.path())) })
+    };
+    fetch(&plain, None).unwrap_or_else(|error| panic!("{}", text(&error)));
+    for cipher in ["aes256-ctr", "aes256-gcm@openssh.com"] {
+        let locked = write(cipher, "open sesame", cipher);
+        fetch(&locked, Some(&passphrase))
+            .unwrap_or_else(|error| panic!("{cipher}: {}", text(&error)));
+        let wrong = world.file("wrong", "let me in");
+        let error = text(&fetch(&locked, Some(&wrong)).unwrap_err());
+        assert!(error.contains("passphrase right"), "{error}");
+    }
+}
+
 #[test]
 fn ssh_host_key_is_checked_before_authentication() {
     let (world, key, server) = ssh_world();
@@ -516,10 +566,7 @@ fn ssh_host_key_is_checked_before_authentication() {
     let FetchError::HostKeyUnknown { key: offered } = &error else { panic!("{error}") };
     assert_eq!(offered.host, format!("127.0.0.1:{}", server.port()));
     let kind = ["ed25519", "ecdsa", "rsa"].into_iter().find(|kind| offered.kind.contains(kind));
-    let listed = std::process::Command::new("ssh-keygen")
-        .arg("-lf")
-        .arg(server.host_key(kind.unwrap()))
-        .output();
+    let listed = Command::new("ssh-keygen").arg("-lf").arg(server.host_key(kind.unwrap())).output();
     let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
     assert!(listed.contains(&offered.fingerprint), "{listed} {error}");
     assert!(describe(&error).contains(&offered.line), "says what to add: {error}");
@@ -539,7 +586,7 @@ fn ssh_host_key_is_checked_before_authentication() {
 
     // A file with hashed names, as Debian's ssh writes it.
     let hashed = world.file("hashed", &server.known_hosts("ed25519"));
-    let status = std::process::Command::new("ssh-keygen").arg("-Hqf").arg(&hashed).output();
+    let status = Command::new("ssh-keygen").arg("-Hqf").arg(&hashed).output();
     assert!(status.unwrap().status.success());
     let text = fs::read_to_string(&hashed).unwrap();
     assert!(text.starts_with("|1|"), "{text}");
@@ -694,7 +741,7 @@ fn each_pack_file(cache: &Path, change: &dyn Fn(&Path)) {
     use std::os::unix::fs::PermissionsExt as _;
     for file in fs::read_dir(cache.join("objects/pack")).unwrap() {
         let path = file.unwrap().path();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         change(&path);
     }
 }

@@ -14,6 +14,7 @@ mod known_hosts;
 mod private_key;
 mod register;
 mod runtime;
+mod short_p256_key;
 mod ssh;
 mod ssh_host;
 mod ssh_refusal;

@@ -11,6 +11,7 @@ use russh::keys::agent::AgentIdentity;
 use russh::keys::ssh_key::private::{KeypairData, RsaKeypair};
 use russh::keys::{Algorithm, HashAlg, PrivateKey, decode_secret_key};
 
+use super::short_p256_key;
 use super::ssh_host::SshError;
 use crate::credential_file::{read_credential, read_secret};
 use crate::error::FetchError;
@@ -33,7 +34,7 @@ pub(super) fn read(file: &Path, passphrase_file: Option<&Path>) -> Result<Privat
     };
     // A key without encryption needs no passphrase, and must not get one.
     let passphrase = passphrase.as_deref().filter(|_| is_encrypted(&text));
-    decode_secret_key(&text, passphrase).map_err(|error| {
+    decode(&text, passphrase).map_err(|error| {
         let hint = match passphrase {
             Some(_) => {
                 "; is the passphrase right? `ssh-keygen -p` writes a key in OpenSSH's format"
@@ -42,6 +43,11 @@ pub(super) fn read(file: &Path, passphrase_file: Option<&Path>) -> Result<Privat
         };
         unusable(format!("{error}{hint}"))
     })
+}
+
+fn decode(text: &str, passphrase: Option<&str>) -> Result<PrivateKey, russh::keys::Error> {
+    decode_secret_key(text, passphrase)
+        .or_else(|error| short_p256_key::read(text, passphrase).map_err(|_| error))
 }
 
 fn is_encrypted(text: &str) -> bool {
