@@ -30,21 +30,14 @@ pub struct AppliedWorks {
 }
 
 impl AppliedWorks {
-    /// Stores the response to a write, unless a newer version is stored already.
     fn written(&self, object: Object) -> Result<Arc<AppliedItem>, PassError> {
         let item: AppliedItem = serde_json::from_value(Value::Object(object))
             .map_err(|_| PassError::InvalidResponse("AppliedManifestWork"))?;
         let item = Arc::new(item);
-        let mut state = self.shared.lock();
-        let name: Arc<str> = item.metadata.name.as_str().into();
-        let known = state.applied.get(&name).map_or(0, |known| known.revision());
-        if item.revision() > known {
-            state.applied.insert(name.clone(), item.clone());
-        }
-        drop(state);
+        self.shared.lock().put_applied(&item);
         if item.is_deleting() {
             // Its event will not count as a change any more.
-            self.shared.queue.add(QueueKey::Applied(name));
+            self.shared.queue.add(QueueKey::Applied(item.metadata.name.as_str().into()));
         }
         Ok(item)
     }

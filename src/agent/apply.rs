@@ -20,7 +20,7 @@ use super::metrics::AgentMetrics;
 use super::resource_path::path;
 use super::state::{ManifestOutcome, Retry};
 use super::steps::{ApplyContext, ClusterAccess, EXPRESSIONS, ObjectTarget, Progress, Steps};
-use super::tracking::{ObjectKey, QueueKey, Subscription, tracking_ordinal};
+use super::tracking::{ObjectKey, ObservedState, QueueKey, Subscription, tracking_ordinal};
 
 /// Applies manifests and observes their objects.
 pub struct ManifestApplier {
@@ -85,6 +85,7 @@ impl ManifestApplier {
             meta: &meta,
             digest: digest(manifest, &options, context),
         };
+        steps.subscribe();
         let mut progress = Progress::default();
         let attempt = self.attempt(&steps, &mut drift_backoff, &mut progress).await;
         self.read_for_status(context.key, context.spec, &meta, &target, &mut progress).await;
@@ -167,15 +168,20 @@ impl ManifestApplier {
             namespaced: !meta.namespace.is_empty(),
         };
         let target = self.target(mapping, meta);
+        let subscription = Subscription {
+            key: key.clone(),
+            ordinal: tracking_ordinal(ordinal),
+            wants_all: options.needs_content(),
+            applied_digest: 0,
+        };
+        {
+            let mut state = self.cluster.shared.lock();
+            let unknown = || ObservedState::Unknown;
+            state.tracking.subscribe_before(&target.object, unknown, subscription.clone());
+        }
         let mut progress = Progress::default();
         self.read_for_status(key, spec, meta, &target, &mut progress).await;
         if progress.is_read {
-            let subscription = Subscription {
-                key: key.clone(),
-                ordinal: tracking_ordinal(ordinal),
-                wants_all: options.needs_content(),
-                applied_digest: 0,
-            };
             self.track_object(&target.object, &progress, subscription);
         }
         let observation = self.observe_object(&progress, options).await;

@@ -138,6 +138,7 @@ impl Follower for AppliedWorkWatch {
         let name: Arc<str> = item.metadata.name.as_str().into();
         self.listed.insert(item.metadata.name.clone());
         let mut state = self.shared().lock();
+        state.applied_revision = state.applied_revision.max(item.revision());
         let old = state.applied.get(&name);
         if old.is_some_and(|old| {
             old.revision() >= item.revision() && old.metadata.uid == item.metadata.uid
@@ -167,11 +168,16 @@ impl Follower for AppliedWorkWatch {
         }
     }
     fn gone(&mut self, item: AppliedItem) {
+        {
+            let mut state = self.shared().lock();
+            state.applied_revision = state.applied_revision.max(item.revision());
+        }
         self.is_gone(&item.metadata.name);
     }
-    fn list_ended(&mut self, _revision: u64) {
+    fn list_ended(&mut self, revision: u64) {
         let gone: Vec<Arc<str>> = {
-            let state = self.shared().lock();
+            let mut state = self.shared().lock();
+            state.applied_revision = revision;
             state.applied.keys().filter(|name| !self.listed.contains(&***name)).cloned().collect()
         };
         for name in gone {

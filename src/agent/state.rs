@@ -83,6 +83,8 @@ pub struct AgentState {
     pub works: HashMap<Arc<str>, WorkEntry>,
     /// The AppliedManifestWorks of all hubs, by name.
     pub applied: HashMap<Arc<str>, Arc<AppliedItem>>,
+    /// The latest revision that the watch of the AppliedManifestWorks has reported.
+    pub applied_revision: u64,
     /// The objects that belong to them.
     pub tracking: Tracking,
 }
@@ -118,10 +120,11 @@ impl AgentState {
     }
 
     /// Stores the response to the agent's own write, which needs no pass unless the spec changed.
+    /// Ignores one that comes after a newer version, also of another work with the name.
     pub fn put_written(&mut self, work: HubWork) -> Arc<HubWork> {
         let work = Arc::new(work);
         if let Some(entry) = self.works.get_mut(work.name.as_str())
-            && (entry.work.uid != work.uid || entry.work.revision() <= work.revision())
+            && entry.work.revision() <= work.revision()
         {
             if entry.work.spec != work.spec || entry.work.deleting != work.deleting {
                 entry.pending.everything = true;
@@ -130,6 +133,16 @@ impl AgentState {
             entry.work = work.clone();
         }
         work
+    }
+
+    /// Stores the response to a read or write of an AppliedManifestWork, unless a newer version is
+    /// stored. A response can come after the event that it is gone: no other event would follow.
+    pub fn put_applied(&mut self, item: &Arc<AppliedItem>) {
+        let name: Arc<str> = item.metadata.name.as_str().into();
+        let known = self.applied.get(&name).map_or(self.applied_revision, |known| known.revision());
+        if item.revision() > known {
+            self.applied.insert(name, item.clone());
+        }
     }
 
     /// Stops tracking the objects of a work that is gone.
@@ -166,5 +179,45 @@ impl AgentState {
             }
         }
         keys
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::items::WorkItem;
+    use super::*;
+
+    fn work(uid: &str, revision: u64) -> HubWork {
+        let item = json!({"metadata": {"name": "web", "uid": uid,
+            "resourceVersion": revision.to_string()}});
+        HubWork::from(serde_json::from_value::<WorkItem>(item).unwrap())
+    }
+
+    #[test]
+    fn response_about_a_work_that_was_replaced_since_is_ignored() {
+        let mut state = AgentState::default();
+        assert!(state.put_work(work("first", 5)));
+        assert!(state.put_work(work("second", 9)));
+        state.put_written(work("first", 7));
+        assert_eq!(&*state.works["web"].work.uid, "second");
+        state.put_written(work("second", 10));
+        assert_eq!(state.works["web"].work.revision(), 10);
+    }
+
+    #[test]
+    fn response_about_an_applied_work_that_is_gone_since_is_ignored() {
+        let applied = |revision: u64| {
+            let item = json!({"metadata": {"name": "hub-web", "uid": "u",
+                "resourceVersion": revision.to_string()}});
+            Arc::new(serde_json::from_value::<AppliedItem>(item).unwrap())
+        };
+        let mut state = AgentState { applied_revision: 7, ..AgentState::default() };
+        state.put_applied(&applied(7));
+        assert!(state.applied.is_empty(), "the watch has reported more than this version");
+        state.put_applied(&applied(8));
+        state.put_applied(&applied(6));
+        assert_eq!(state.applied["hub-web"].revision(), 8);
     }
 }

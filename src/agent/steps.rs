@@ -25,7 +25,9 @@ use super::items::ObjectVersion;
 use super::server::{ApiError, ApiServer};
 use super::shared::SharedState;
 use super::state::Retry;
-use super::tracking::{LastObserved, ObjectKey, ObservedState, QueueKey, tracking_ordinal};
+use super::tracking::{
+    LastObserved, ObjectKey, ObservedState, QueueKey, Subscription, tracking_ordinal,
+};
 
 /// More steps than any manifest needs if no other client interferes.
 const STEPS_MAX: usize = 8;
@@ -199,16 +201,31 @@ impl Steps<'_> {
         Err(ApplyError::NotConverged)
     }
 
-    fn may_exist(&self) -> bool {
-        let is_recorded = || {
-            self.context.recorded.iter().any(|one| {
-                one.name == self.meta.name
-                    && one.namespace == self.meta.namespace
-                    && one.resource == self.meta.resource
-                    && one.group == self.meta.group
-            })
+    /// Subscribes the manifest to its object, before the first request for it.
+    pub fn subscribe(&self) {
+        let subscription = Subscription {
+            key: self.context.key.clone(),
+            ordinal: tracking_ordinal(self.manifest.ordinal),
+            wants_all: self.options.needs_content(),
+            applied_digest: 0,
         };
-        may_exist(self.last_observed().map(|last| last.state), is_recorded)
+        let assumed = || assumed_state(self.is_recorded());
+        let mut state = self.cluster.shared.lock();
+        state.tracking.subscribe_before(&self.target.object, assumed, subscription);
+    }
+
+    fn is_recorded(&self) -> bool {
+        self.context.recorded.iter().any(|one| {
+            one.name == self.meta.name
+                && one.namespace == self.meta.namespace
+                && one.resource == self.meta.resource
+                && one.group == self.meta.group
+        })
+    }
+
+    /// Whether the object may exist, so that it is read before it is created.
+    fn may_exist(&self) -> bool {
+        self.last_observed().is_none_or(|last| last.state != ObservedState::Absent)
     }
 
     fn last_observed(&self) -> Option<LastObserved> {
@@ -389,11 +406,9 @@ impl Decision<'_> {
     }
 }
 
-/// Whether an object may exist, so that it is read before it is created. `last`: its tracked state,
-/// if it is tracked. `is_recorded`: the AppliedManifestWork lists it; asked only if it decides,
-/// because it reads the whole list.
-fn may_exist(last: Option<ObservedState>, is_recorded: impl FnOnce() -> bool) -> bool {
-    last.map_or_else(is_recorded, |state| state != ObservedState::Absent)
+/// The state of an object that is not tracked yet. `is_recorded`: the AppliedManifestWork lists it.
+fn assumed_state(is_recorded: bool) -> ObservedState {
+    if is_recorded { ObservedState::Unknown } else { ObservedState::Absent }
 }
 
 #[cfg(test)]
@@ -401,11 +416,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn object_is_read_before_it_is_created_after_a_failed_read() {
-        for is_recorded in [false, true] {
-            assert!(may_exist(Some(ObservedState::Unknown), || is_recorded));
-            assert!(!may_exist(Some(ObservedState::Absent), || is_recorded));
-            assert_eq!(may_exist(None, || is_recorded), is_recorded);
-        }
+    fn object_that_is_recorded_is_not_assumed_to_be_absent() {
+        assert_eq!(assumed_state(true), ObservedState::Unknown);
+        assert_eq!(assumed_state(false), ObservedState::Absent);
     }
 }

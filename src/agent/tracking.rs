@@ -201,6 +201,26 @@ impl Tracking {
         }
     }
 
+    /// Subscribes the manifest to an object before it is read or written, so that no change is
+    /// missed that comes before the response. `state`: that of an object that is not tracked yet;
+    /// what is known of others stays.
+    pub fn subscribe_before(
+        &mut self,
+        key: &ObjectKey,
+        state: impl FnOnce() -> ObservedState,
+        new: Subscription,
+    ) {
+        let Some(kind) = self.kinds.get_mut(key.kind) else { return };
+        let tracked = kind
+            .objects
+            .entry((key.namespace.clone(), key.name.clone()))
+            .or_insert_with(|| Tracked { state: state(), ..Tracked::default() });
+        let is_same = |old: &Subscription| old.key == new.key && old.ordinal == new.ordinal;
+        if !tracked.subscribers.iter().any(is_same) {
+            tracked.subscribers.push(new);
+        }
+    }
+
     /// The other works' manifests of an object that one work has just written: two works with
     /// different manifests for it must both observe it.
     pub fn other_subscribers(&self, key: &ObjectKey, writer: &QueueKey) -> Vec<ObjectChange> {

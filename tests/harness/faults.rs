@@ -28,6 +28,8 @@ pub enum Fault {
     LoseAnswer,
     /// The server never sees it. The layer responds with this status code.
     Answer { code: u16, retry_after_seconds: Option<u64> },
+    /// The server acts on it. The response comes after [`Faults::release`].
+    HoldAnswer,
     /// There is no response, and the connection stays open.
     Stall,
     /// Its `resourceVersion` becomes 1, which the server has compacted: a watch gets 410.
@@ -101,12 +103,15 @@ pub struct Faults {
     state: Arc<Mutex<State>>,
     /// The number of times that the watches were cut.
     cut: watch::Sender<u64>,
+    /// Whether held responses may come.
+    released: watch::Sender<bool>,
 }
 
 impl Faults {
     /// `None` without random faults.
     pub fn none() -> Self {
-        Self { state: Arc::default(), cut: watch::Sender::new(0) }
+        let (cut, released) = (watch::Sender::new(0), watch::Sender::new(false));
+        Self { state: Arc::default(), cut, released }
     }
 
     /// Adds `fault` for the next `times` requests that match `applies`.
@@ -131,6 +136,11 @@ impl Faults {
     pub fn stop(&self) {
         let mut state = self.state.lock().unwrap();
         (state.rules, state.seeded) = (VecDeque::new(), None);
+    }
+
+    /// Lets held responses come.
+    pub fn release(&self) {
+        self.released.send_replace(true);
     }
 
     /// Breaks the connection of each open watch.
@@ -235,6 +245,16 @@ impl Faulty {
             Some(Fault::LoseAnswer) => {
                 let answer = self.inner.call(request);
                 async { answer.await.and_then(|_| Err(broken())) }.boxed()
+            }
+            Some(Fault::HoldAnswer) => {
+                let (answer, mut released) =
+                    (self.inner.call(request), self.faults.released.subscribe());
+                async move {
+                    let answer = answer.await;
+                    let _released_or_dropped = released.wait_for(|released| *released).await;
+                    answer
+                }
+                .boxed()
             }
             Some(Fault::Forgotten) => {
                 forget(request.uri_mut());

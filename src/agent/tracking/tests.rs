@@ -96,3 +96,21 @@ fn list_end_reports_missing_objects() {
     assert_eq!(tracking.count(), 0);
     assert!(tracking.kinds().all(|(_, _, used)| !used));
 }
+
+#[test]
+fn change_before_the_first_response_is_newer_than_the_response() {
+    let (mut tracking, kind, _, holder) = setup(false);
+    let key = ObjectKey { kind, namespace: "x".into(), name: "new".into() };
+    let absent = || ObservedState::Absent;
+    tracking.subscribe_before(&key, absent, subscription(&holder, false));
+    let mut metadata = metadata("12", 1);
+    (metadata.namespace, metadata.name) = ("x".into(), "new".into());
+    assert_eq!(tracking.observe_present(kind, &metadata), [(holder.clone(), 3, 12)]);
+    metadata.resource_version = "11".into();
+    let response = ObservedState::Present(ObjectVersion::of(&metadata));
+    tracking.subscribe(&key, response, subscription(&holder, false));
+    assert!(tracking.is_newer(&key, 12));
+    // What is known of an object that is tracked stays.
+    tracking.subscribe_before(&key, absent, subscription(&holder, false));
+    assert_eq!(tracking.last_observed(&key, &holder, 3).unwrap().state, response);
+}

@@ -1,10 +1,12 @@
 //! Applying, tracking, and putting back what changes on the cluster.
 
+use http::Method;
 use kube::api::{Api, DeleteParams, DynamicObject, PostParams};
 use serde_json::{Value, json};
 
 use super::fixture::{DEADLINE, Fixture, kind, owners, stable};
 use crate::harness::eventually;
+use crate::harness::faults::{Fault, Seen};
 
 fn strategy(fixture: &Fixture, strategy: &Value) -> Value {
     json!({"manifestConfigs": [{
@@ -94,6 +96,26 @@ async fn edits_and_deletions_on_the_cluster_are_reverted_at_once() {
     fixture.config_maps().delete("a", &DeleteParams::default()).await.unwrap();
     fixture.value("a", "1").await;
     fixture.condition("web", "Available", "True").await;
+}
+
+/// The response to the creation of an object comes after another client has changed it.
+#[tokio::test]
+async fn change_before_the_response_to_a_creation_is_corrected() {
+    let fixture = Fixture::start().await;
+    // The kind is watched before the object is created.
+    fixture.create("first", vec![fixture.config_map("a", "1")], json!({})).await;
+    fixture.condition("first", "Available", "True").await;
+    let is_held = |seen: &Seen| seen.method == Method::POST && seen.path.ends_with("/configmaps");
+    fixture.faults.next(1, Fault::HoldAnswer, is_held);
+    fixture.create("web", vec![fixture.config_map("b", "1")], json!({})).await;
+    fixture.value("b", "1").await;
+    let change = json!({"data": {"key": "2"}});
+    fixture.edit("b", change.clone()).await;
+    // One watch reports both changes: this one comes second.
+    fixture.edit("a", change).await;
+    fixture.value("a", "1").await;
+    fixture.faults.release();
+    fixture.value("b", "1").await;
 }
 
 #[tokio::test]

@@ -53,6 +53,28 @@ async fn objects_that_only_their_work_owns_are_deleted_without_being_read() {
     }
 }
 
+/// The response to the deletion of an AppliedManifestWork comes after the event that it is gone.
+#[tokio::test]
+async fn work_is_gone_although_a_response_comes_late() {
+    let fixture = Fixture::start().await;
+    fixture.create("web", vec![fixture.config_map("a", "1")], json!({})).await;
+    fixture.create("later", vec![fixture.config_map("b", "1")], json!({})).await;
+    for name in ["web", "later"] {
+        fixture.condition(name, "Available", "True").await;
+    }
+    let is_held =
+        |seen: &Seen| seen.method == Method::DELETE && seen.path.contains("/appliedmanifestworks/");
+    fixture.faults.next(1, Fault::HoldAnswer, is_held);
+    fixture.delete("web").await;
+    fixture.is_gone(&fixture.applied(), &fixture.applied_name("web")).await;
+    // One watch reports the ends of both: this one comes second.
+    fixture.delete("later").await;
+    fixture.is_gone(&fixture.works(), "later").await;
+    assert!(fixture.works().get("web").await.is_ok(), "the response has not come yet");
+    fixture.faults.release();
+    fixture.is_gone(&fixture.works(), "web").await;
+}
+
 /// The agent's last version of the object has one owner. A second one came since, and the agent has
 /// not seen it.
 #[tokio::test]
