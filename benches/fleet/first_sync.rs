@@ -83,9 +83,9 @@ pub async fn sync_once(
     let after = reference(hub, &format!("{source}-after"), layout).await;
     let reference = f64::midpoint(before, after);
     println!(
-        "| first sync of {} works to {} clusters ({source}) | {took:.1} s: {reading:.1} s to \
+        "| first sync of {} works to {} clusters ({source}) | {took:.2} s: {reading:.2} s to \
          fetch and render, {planned:.2} s from there to the first write, {writing:.1} s to the \
-         last one, {rest:.1} s to the end, {used:.0} µs of CPU a work; writes {written:.0}/s; from \
+         last one, {rest:.2} s to the end, {used:.0} µs of CPU a work; writes {written:.0}/s; from \
          start to end {synced:.0}/s; bare client {before:.0}/s before and {after:.0}/s after: \
          ratios {:.2} and {:.2} |",
         layout.works,
