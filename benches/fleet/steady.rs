@@ -308,6 +308,31 @@ fn views(hub: &Cluster, works: usize) {
     println!("| first view of `status --watch` of {works} works | {took:.1} s |");
     view.kill().unwrap();
     view.wait().unwrap();
+    first_works_on_a_terminal(hub, works);
+}
+
+/// Prints how long it takes until `status --watch` shows the first works on a terminal.
+fn first_works_on_a_terminal(hub: &Cluster, works: usize) {
+    let view = format!(
+        "stty cols 120 rows 40; exec {} status --watch --source-id {SOURCE} --kubeconfig {}",
+        env!("CARGO_BIN_EXE_gitwork"),
+        hub.kubeconfig_path().display()
+    );
+    let start = Instant::now();
+    let mut terminal = Command::new("script")
+        .args(["-qefc", &view, "/dev/null"])
+        .env("TERM", "xterm")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(terminal.stdout.take().unwrap()).lines();
+    // The head of the table comes with the first works.
+    assert!(lines.any(|line| line.unwrap().contains("CLUSTER")), "the view has ended");
+    let took = start.elapsed().as_secs_f64();
+    println!("| first works of `status --watch` of {works} works on a terminal | {took:.1} s |");
+    terminal.kill().unwrap();
+    terminal.wait().unwrap();
 }
 
 fn plan_without_hub(repo: &Repo, works: usize) {

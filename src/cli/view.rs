@@ -3,6 +3,7 @@
 use super::error::CommandError;
 use super::exit::Exit;
 use super::hub::runtime;
+use super::progress::HubReadProgress;
 use super::view_args::{View, ViewArgs, ViewFormat, ViewOptions};
 use super::{output, watch};
 use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
@@ -27,7 +28,10 @@ pub fn show(args: &ViewArgs, view: View) -> Result<Exit, CommandError> {
         if args.watch {
             return watch::follow(&client, &selection, &options).await;
         }
-        let fleet = retry_transient(|| fleet::fleet(&client, &selection)).await?;
+        let progress = HubReadProgress::start();
+        let so_far = |count| progress.works(count);
+        let fleet = retry_transient(|| fleet::fleet_counted(&client, &selection, so_far)).await?;
+        drop(progress);
         if let Err(why) = &fleet.unreachable {
             output::note_failure("cannot read which clusters are unreachable", why);
         }

@@ -36,6 +36,9 @@ use gitwork_report::status::tree::WorkTree;
 /// Changes come in bursts: the terminal is redrawn once for all changes in this time.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// The pause before the terminal is redrawn is at least so many times as long as drawing it takes.
+const PAUSE_FOR_DRAWING: u32 = 4;
+
 /// The ages in the view grow without any change on the hub.
 const REDRAW: Duration = Duration::from_secs(5);
 
@@ -236,7 +239,7 @@ async fn draw(
     let mut redraw = interval(REDRAW);
     let mut errors = WatchErrors::default();
     let mut note: Option<String> = None;
-    let mut due = Some(Instant::now());
+    let (mut due, mut pause) = (Some(Instant::now()), PAUSE);
     let screen = Screen::open()?;
     let ended = loop {
         tokio::select! {
@@ -250,13 +253,15 @@ async fn draw(
                     Ok(None) => {}
                     Err(failure) => break Err(failure),
                 }
-                due.get_or_insert(Instant::now() + PAUSE);
+                due.get_or_insert(Instant::now() + pause);
             }
             _ = redraw.tick() => due = Some(Instant::now()),
             _ = resized.recv() => due = Some(Instant::now()),
             () = at(due) => {
                 due = None;
+                let begun = Instant::now();
                 let frame = frame(&live, options, note.as_deref());
+                pause = PAUSE.max(begun.elapsed() * PAUSE_FOR_DRAWING);
                 if write_raw(&frame).is_err() {
                     break Ok(());
                 }
@@ -287,12 +292,14 @@ fn shown<'a>(live: &'a LiveWorks, options: &ViewOptions) -> Vec<&'a WorkTree> {
 fn frame(live: &LiveWorks, options: &ViewOptions, note: Option<&str>) -> String {
     let (width, height) = output::size();
     let works = shown(live, options);
-    let mut lines = if live.is_known() {
+    let mut lines = if live.is_known() || !works.is_empty() {
         options.text(&works, live.reports(), Some(width))
     } else {
         vec!["waiting for the hub …".to_owned()]
     };
     let summary = lines.pop().unwrap_or_default();
+    let is_reading = !live.is_known() && !works.is_empty();
+    let note = note.or(is_reading.then_some("reading the hub; these are the works so far"));
     let note = note.map(|note| truncate_columns(&single_line(note), width).into_owned());
     // The summary, an empty line, and the note if there is one.
     let room = height.saturating_sub(3 + usize::from(note.is_some()));
@@ -321,7 +328,28 @@ fn frame(live: &LiveWorks, options: &ViewOptions, note: Option<&str>) -> String 
 mod tests {
     use std::collections::BTreeSet;
 
+    use super::super::source_args::FilterArgs;
     use super::*;
+
+    #[test]
+    fn works_are_drawn_before_the_first_list_is_complete() {
+        let options = ViewOptions {
+            view: View::Works,
+            format: ViewFormat::Table,
+            filter: FilterArgs::default().filter().unwrap(),
+            states: Vec::new(),
+        };
+        let work = json!({"metadata": {"namespace": "edge-7", "name": "web"}});
+        let mut live = LiveWorks::new(false);
+        live.apply(ViewEvent::ListStarted);
+        assert!(frame(&live, &options, None).contains("waiting for the hub"));
+        live.apply(ViewEvent::Updated(Box::new(WorkTree::of(&work, |_| false))));
+        let early = frame(&live, &options, None);
+        assert!(early.contains("edge-7") && early.contains("the works so far"), "{early}");
+        live.apply(ViewEvent::ListCompleted);
+        let complete = frame(&live, &options, None);
+        assert!(complete.contains("edge-7") && !complete.contains("so far"), "{complete}");
+    }
 
     #[test]
     fn only_reports_about_works_prove_that_the_watch_works() {

@@ -188,10 +188,13 @@ impl ControllerState {
         Some(key)
     }
 
-    /// Keeps the answer of a write, if the set still exists.
+    /// Keeps the answer of a write, if the set still exists. One that comes after a newer version
+    /// counts no more, also after that of another set with the name.
     pub fn update_set(&mut self, object: &Value) {
         let key = name_of(object).map(|(namespace, name)| SetKey { namespace, name });
-        if key.is_some_and(|key| self.sets.contains_key(&key)) {
+        let known = key.and_then(|key| self.sets.get(&key));
+        let known = known.map(|entry| entry.set.resource_version.parse().unwrap_or(0_u64));
+        if known.is_some_and(|known| known <= revision(object)) {
             self.put_set(object);
         }
     }
@@ -545,6 +548,22 @@ mod tests {
         // Another work of the name.
         state.put_work(&work("c1", 10, "b"), None);
         assert_eq!(digest(&state), Some(b));
+    }
+
+    #[test]
+    fn answer_about_a_set_that_was_replaced_since_changes_nothing() {
+        let mut state = state();
+        state.put_set(&set("web", "before", 4));
+        let mut again = set("web", "now", 9);
+        again["metadata"]["uid"] = "again".into();
+        state.observe_sets(CollectionEvent::Gone(set("web", "before", 8)));
+        state.observe_sets(CollectionEvent::Changed(again.clone()));
+        // The answer of the write that removed the finalizer of the first one.
+        state.update_set(&set("web", "before", 7));
+        assert_eq!(state.sets[&key("web")].set.uid, "again");
+        again["metadata"]["resourceVersion"] = "10".into();
+        state.update_set(&again);
+        assert_eq!(state.sets[&key("web")].set.resource_version, "10");
     }
 
     #[test]

@@ -15,8 +15,9 @@ use serde_json::{Map, Value};
 use tokio::time::timeout;
 
 use crate::fleet_error::FleetError;
-use crate::fleet_resource::{Resource, ResourceEvent};
+use crate::fleet_resource::Resource;
 use crate::limits;
+use crate::resource_watch::ResourceEvent;
 use gitwork_core::model::facts::{
     ClusterFacts, DecisionGroupFacts, Facts, PlacementFacts, PlacementKey,
 };

@@ -11,8 +11,9 @@ use tokio::time::timeout;
 
 use super::source_report::of_lease;
 pub use crate::fleet_error::FleetError;
-use crate::fleet_resource::{Resource, ResourceEvent, value};
+use crate::fleet_resource::{Resource, value};
 use crate::limits;
+use crate::resource_watch::ResourceEvent;
 use gitwork_core::model::name::{ClusterName, SourceId};
 use gitwork_core::model::work::{LABEL_MANAGED_BY, LABEL_SOURCE, MANAGER};
 use gitwork_report::explain::ClusterReachability;
@@ -78,9 +79,18 @@ pub struct Fleet {
 
 /// Lists the works that gitwork wrote.
 pub async fn fleet(client: &Client, selection: &Selection) -> Result<Fleet, FleetError> {
+    fleet_counted(client, selection, |_| {}).await
+}
+
+/// The same. `so_far` gets the number of works that were read.
+pub async fn fleet_counted(
+    client: &Client,
+    selection: &Selection,
+    so_far: impl Fn(usize),
+) -> Result<Fleet, FleetError> {
     let works = Resource::works(client, selection.cluster.as_ref());
     let labels = selection.labels();
-    let works = works.list(Some(&labels), |work| WorkTree::of(&work, |_| false));
+    let works = works.list_counted(Some(&labels), |work| WorkTree::of(&work, |_| false), so_far);
     let (works, unreachable, reports) =
         join3(works, unreachable(client), reports(client, selection)).await;
     let mut works = works?;
@@ -108,8 +118,8 @@ pub async fn reports(
     selection: &Selection,
 ) -> Result<Vec<ReportedSource>, FleetError> {
     let leases = Resource::leases(client, &selection.home);
-    let all =
-        leases.list(Some(&selection.report_labels()), |lease| selection.report_in(&lease)).await?;
+    let read = |lease: Value| selection.report_in(&lease);
+    let all = leases.list(Some(&selection.report_labels()), read).await?;
     Ok(all.into_iter().flatten().collect())
 }
 

@@ -23,7 +23,7 @@ pub(crate) trait Followed: Send + 'static {
     type Event: Send + 'static;
     type Error: Send + 'static;
 
-    /// Lists all objects, as events.
+    /// Lists all objects, as events: the next part of them. After an error the list begins again.
     fn list(&mut self) -> impl Future<Output = Result<Listing<Self::Event>, Self::Error>> + Send;
 
     /// Opens a watch from a resourceVersion. `None`: it expired (410).
@@ -42,10 +42,24 @@ pub(crate) trait Followed: Send + 'static {
     fn retry_class(error: &Self::Error) -> RetryClass;
 }
 
-/// A complete list, and the resourceVersion to watch from.
+/// A part of a list.
 pub(crate) struct Listing<T> {
-    pub items: Vec<T>,
-    pub resource_version: String,
+    items: Vec<T>,
+    /// The resourceVersion to watch from; `None` if more of the list follows.
+    resource_version: Option<String>,
+}
+
+impl<T> Listing<T> {
+    /// A part that others follow.
+    pub fn part(items: impl IntoIterator<Item = T>) -> Self {
+        Self { items: items.into_iter().collect(), resource_version: None }
+    }
+
+    /// The last part, or all of a list.
+    pub fn last(items: impl IntoIterator<Item = T>, resource_version: String) -> Self {
+        let resource_version = Some(resource_version);
+        Self { items: items.into_iter().collect(), resource_version }
+    }
 }
 
 /// One object of a watch.
@@ -81,6 +95,8 @@ pub(crate) fn follow<F: Followed>(followed: F) -> BoxStream<'static, Result<F::E
 enum Phase {
     /// The objects are not known: list.
     List,
+    /// The next part of a list.
+    Listing,
     /// Watch from this resourceVersion. `listed`: it is that of a list, not of an event.
     Open {
         resource_version: String,
@@ -111,18 +127,23 @@ struct Following<F: Followed> {
 impl<F: Followed> Following<F> {
     async fn step(&mut self) {
         match std::mem::replace(&mut self.phase, Phase::List) {
-            Phase::List => self.list().await,
+            Phase::List => {
+                self.pause().await;
+                self.list().await;
+            }
+            Phase::Listing => self.list().await,
             Phase::Open { resource_version, listed } => self.open(resource_version, listed).await,
             Phase::Reading(reading) => self.read(reading).await,
         }
     }
 
     async fn list(&mut self) {
-        self.pause().await;
         match self.followed.list().await {
             Ok(Listing { items, resource_version }) => {
                 self.ready.extend(items.into_iter().map(Ok));
-                self.phase = Phase::Open { resource_version, listed: true };
+                self.phase = resource_version.map_or(Phase::Listing, |resource_version| {
+                    Phase::Open { resource_version, listed: true }
+                });
             }
             Err(error) => self.interrupted(error),
         }

@@ -36,6 +36,8 @@ mod message;
 mod record;
 mod request;
 pub mod request_metrics;
+mod resource_list;
+mod resource_watch;
 mod response;
 mod retrying_hub;
 pub mod source_report;

@@ -69,7 +69,7 @@ impl Followed for Works {
                 HubEvent::ListedSets(sets.filter(|set| set.is_ours(&self.source)).collect())
             }
         };
-        Ok(Listing { items: vec![event], resource_version: listed.resource_version })
+        Ok(Listing::last([event], listed.resource_version))
     }
 
     async fn open(&mut self, resource_version: &str) -> Result<Option<WatchStream>, HubError> {

@@ -310,6 +310,32 @@ async fn shown(
 }
 
 #[tokio::test]
+async fn followed_view_shows_works_before_its_list_is_complete() {
+    let cluster = harness::hub().await;
+    let namespace = cluster.namespace("early").await;
+    let source = source("early");
+    let count = limits::HUB_LIST_PAGE as usize + 7;
+    create_many(&faulty(cluster, &Faults::none()), &namespace, &source, count).await;
+    let faults = Faults::none();
+    faults.next(usize::MAX, Fault::LoseRequest, |seen| seen.path == "/version");
+    faults.next(1, Fault::HoldAnswer, |seen| seen.query.contains("continue="));
+    let client = client::client_with(cluster.config(), &faults).unwrap();
+    let selection = Selection { source: Some(source), ..Selection::default() };
+    let works = fleet::watch(&client, &selection).filter_map(async |event| match event {
+        Ok(event @ (ViewEvent::Updated(_) | ViewEvent::ListCompleted)) => Some(event),
+        _ => None,
+    });
+    let mut works = std::pin::pin!(works);
+    for _ in 0..limits::HUB_LIST_PAGE {
+        let event = tokio::time::timeout(DEADLINE, works.next()).await.unwrap();
+        assert!(matches!(event, Some(ViewEvent::Updated(_))), "{event:?}");
+    }
+    faults.release();
+    let rest: Vec<ViewEvent> = works.take(8).collect().await;
+    assert_eq!(rest.last(), Some(&ViewEvent::ListCompleted));
+}
+
+#[tokio::test]
 async fn followed_view_lists_at_once_and_only_if_it_must() {
     let cluster = harness::hub().await;
     let namespace = cluster.namespace("followed").await;

@@ -93,9 +93,11 @@ impl LiveWorks {
         self.listing.is_none() || !self.works.is_empty()
     }
 
-    /// The works, sorted by cluster and name.
+    /// The works, sorted by cluster and name. Before the first list is complete: those that it has
+    /// so far, without what daemons report of them.
     pub fn works(&self) -> impl Iterator<Item = &WorkTree> {
-        self.works.values()
+        let first = self.listing.iter().filter(|_| !self.is_known());
+        self.works.values().chain(first.flat_map(BTreeMap::values))
     }
 
     /// The daemons' reports on their sources.
@@ -301,8 +303,9 @@ mod tests {
     fn only_changes_give_transitions() {
         let mut live = LiveWorks::new(false);
         assert!(live.apply(tree("web", "True", 1)).is_empty() && !live.is_known());
+        assert_eq!(live.works().count(), 1, "it is shown already");
         assert_eq!(reported(&live.apply(ViewEvent::ListCompleted)), ["web  - applied"]);
-        assert!(live.is_known());
+        assert!(live.is_known() && live.works().count() == 1);
         assert!(live.apply(tree("web", "True", 2)).is_empty());
         assert_eq!(reported(&live.apply(tree("web", "False", 2))), ["web  applied failed"]);
         let lost = BTreeSet::from([ClusterName::parse("edge-1").unwrap()]);
