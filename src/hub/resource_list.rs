@@ -11,8 +11,8 @@ use crate::{HubError, limits};
 use gitwork_kube::connection::RequestError;
 use gitwork_retry::log_error;
 
-/// A list under way. Many objects come in one response if the API server makes it from memory, and
-/// page by page otherwise, as [`crate::list`] does it.
+/// A list under way. After the first page, all objects come in one response if the API server makes
+/// that from memory, and page by page otherwise, as [`crate::list`] does it.
 pub(crate) struct ResourceList {
     /// The next page.
     page: ListParams,
@@ -53,14 +53,25 @@ impl ResourceList {
         resource: &Resource,
         read: impl Fn(Value) -> T,
     ) -> Result<ListPart<T>, FleetError> {
-        match &mut self.response {
-            Response::Pages { may_be_whole } => {
-                let may_be_whole = *may_be_whole;
-                self.next_page(resource, may_be_whole, read).await
+        // The first page has come, and others follow.
+        if matches!(self.response, Response::Pages { may_be_whole: true })
+            && self.pages_read == 1
+            && resource.connection.lists_from_memory().await
+        {
+            match self.open_whole(resource).await {
+                Ok(()) => return Ok(ListPart::Again),
+                Err(error) => self.in_pages(&error),
             }
+        }
+        match &mut self.response {
+            Response::Pages { .. } => self.next_page(resource, read).await,
             Response::Whole(_) => match self.next_batch(resource, read).await {
                 Ok(part) => Ok(part),
-                Err(error) => Ok(self.in_pages(&error)),
+                Err(error) => {
+                    self.in_pages(&error);
+                    (self.page.continue_token, self.pages_read) = (None, 0);
+                    Ok(ListPart::Again)
+                }
             },
             Response::End(version) => Ok(ListPart::End(std::mem::take(version))),
         }
@@ -69,7 +80,6 @@ impl ResourceList {
     async fn next_page<T>(
         &mut self,
         resource: &Resource,
-        may_be_whole: bool,
         read: impl Fn(Value) -> T,
     ) -> Result<ListPart<T>, FleetError> {
         if self.pages_read == limits::HUB_LIST_PAGES_MAX {
@@ -78,17 +88,8 @@ impl ResourceList {
         let page = timeout(limits::HUB_CALL, resource.api.list(&self.page)).await;
         let late = |_| resource.other("list", &RequestError::Timeout(limits::HUB_CALL));
         let page = page.map_err(late)?.map_err(|error| resource.error("list", &error))?;
-        let next = page.metadata.continue_.filter(|next| !next.is_empty());
-        let is_first = self.pages_read == 0 && next.is_some();
-        if is_first && may_be_whole && resource.connection.lists_from_memory().await {
-            match self.open_whole(resource).await {
-                Ok(()) => return Ok(ListPart::Again),
-                // The page counts, and others follow.
-                Err(error) => drop(self.in_pages::<T>(&error)),
-            }
-        }
         self.pages_read += 1;
-        match next {
+        match page.metadata.continue_.filter(|next| !next.is_empty()) {
             Some(next) => self.page.continue_token = Some(next),
             None => {
                 let version = page.metadata.resource_version.unwrap_or_default();
@@ -100,7 +101,7 @@ impl ResourceList {
 
     /// Asks for all objects in one response.
     async fn open_whole(&mut self, resource: &Resource) -> Result<(), FleetError> {
-        let whole = ListParams { limit: None, ..self.page.clone() };
+        let whole = ListParams { limit: None, continue_token: None, ..self.page.clone() };
         let request = Request::new(resource.api.resource_url()).list(&whole);
         let request = request.map_err(|error| resource.other("list", &error))?;
         let response = resource.connection.api().open_response(request, limits::HUB_LIST).await;
@@ -131,11 +132,10 @@ impl ResourceList {
         list.end(resource.kind).map(ListPart::End).map_err(unreadable)
     }
 
-    /// Begins again, page by page.
-    fn in_pages<T>(&mut self, error: &FleetError) -> ListPart<T> {
+    /// Goes on in pages.
+    fn in_pages(&mut self, error: &FleetError) {
         log_error!(debug, error, "a list failed as a whole; reading it in pages");
         self.response = Response::Pages { may_be_whole: false };
-        ListPart::Again
     }
 }
 
@@ -212,6 +212,6 @@ mod tests {
         let so_far = |count| counts.lock().unwrap().push(count);
         let listed = works.list_counted(None, name, so_far).await.unwrap();
         assert_eq!(listed, ["a", "b", "c"], "none is there twice");
-        assert_eq!(*counts.lock().unwrap(), [0, 3, 0, 2, 3]);
+        assert_eq!(*counts.lock().unwrap(), [2, 0, 3, 0, 2, 3]);
     }
 }

@@ -70,6 +70,8 @@ pub struct LiveWorks {
     reports: Vec<ReportedSource>,
     /// The list in progress; `None` once it is complete.
     listing: Option<BTreeMap<Key, WorkTree>>,
+    /// Works of a first list that began again. They are shown until the list has as many.
+    early: BTreeMap<Key, WorkTree>,
     unreachable: BTreeSet<ClusterName>,
     /// Whether transitions of objects are returned, too.
     with_objects: bool,
@@ -83,6 +85,7 @@ impl LiveWorks {
             shown: BTreeMap::new(),
             reports: Vec::new(),
             listing: Some(BTreeMap::new()),
+            early: BTreeMap::new(),
             unreachable: BTreeSet::new(),
             with_objects,
         }
@@ -97,6 +100,8 @@ impl LiveWorks {
     /// so far, without what daemons report of them.
     pub fn works(&self) -> impl Iterator<Item = &WorkTree> {
         let first = self.listing.iter().filter(|_| !self.is_known());
+        let first =
+            first.map(|list| if list.len() < self.early.len() { &self.early } else { list });
         self.works.values().chain(first.flat_map(BTreeMap::values))
     }
 
@@ -109,7 +114,10 @@ impl LiveWorks {
     pub fn apply(&mut self, change: ViewEvent) -> Vec<ViewTransition> {
         match change {
             ViewEvent::ListStarted => {
-                self.listing = Some(BTreeMap::new());
+                let before = self.listing.replace(BTreeMap::new()).unwrap_or_default();
+                if before.len() > self.early.len() {
+                    self.early = before;
+                }
                 Vec::new()
             }
             ViewEvent::Updated(tree) => self.set(*tree),
@@ -158,6 +166,7 @@ impl LiveWorks {
 
     fn listed(&mut self) -> Vec<ViewTransition> {
         let Some(listing) = self.listing.take() else { return Vec::new() };
+        self.early = BTreeMap::new();
         let gone: Vec<Key> =
             self.shown.keys().filter(|key| !listing.contains_key(*key)).cloned().collect();
         let mut news: Vec<ViewTransition> = gone.iter().flat_map(|key| self.remove(key)).collect();
@@ -304,6 +313,9 @@ mod tests {
         let mut live = LiveWorks::new(false);
         assert!(live.apply(tree("web", "True", 1)).is_empty() && !live.is_known());
         assert_eq!(live.works().count(), 1, "it is shown already");
+        live.apply(ViewEvent::ListStarted);
+        assert_eq!(live.works().count(), 1, "it is shown until the list has come as far again");
+        live.apply(tree("web", "True", 1));
         assert_eq!(reported(&live.apply(ViewEvent::ListCompleted)), ["web  - applied"]);
         assert!(live.is_known() && live.works().count() == 1);
         assert!(live.apply(tree("web", "True", 2)).is_empty());
