@@ -4,14 +4,14 @@ use std::cell::Cell;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-/// A read that takes no longer says nothing, and a longer one says so every so often.
+/// How often the line is written.
 const EVERY: Duration = Duration::from_millis(500);
 
 /// One line that is written over, and removed at the end.
 pub struct HubReadProgress {
     is_terminal: bool,
-    last: Cell<Instant>,
-    is_shown: Cell<bool>,
+    /// When the line was written last.
+    shown: Cell<Option<Instant>>,
 }
 
 impl HubReadProgress {
@@ -19,23 +19,23 @@ impl HubReadProgress {
     pub fn start() -> Self {
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let is_terminal = io::stderr().is_terminal() && !is_dumb;
-        Self { is_terminal, last: Cell::new(Instant::now()), is_shown: Cell::new(false) }
+        Self { is_terminal, shown: Cell::new(None) }
     }
 
-    /// So many works were read.
+    /// So many works were read, and others follow.
     pub fn works(&self, count: usize) {
-        if !self.is_terminal || self.last.get().elapsed() < EVERY {
+        let is_fresh = self.shown.get().is_some_and(|shown| shown.elapsed() < EVERY);
+        if !self.is_terminal || is_fresh {
             return;
         }
-        self.last.set(Instant::now());
-        self.is_shown.set(true);
+        self.shown.set(Some(Instant::now()));
         write(&format!("\rreading the hub: {count} works so far"));
     }
 }
 
 impl Drop for HubReadProgress {
     fn drop(&mut self) {
-        if self.is_shown.get() {
+        if self.shown.get().is_some() {
             write("\r\u{1b}[K");
         }
     }

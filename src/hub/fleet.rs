@@ -82,7 +82,7 @@ pub async fn fleet(client: &Client, selection: &Selection) -> Result<Fleet, Flee
     fleet_counted(client, selection, |_| {}).await
 }
 
-/// The same. `so_far` gets the number of works that were read.
+/// The same. `so_far` gets the number of works that were read whenever others follow.
 pub async fn fleet_counted(
     client: &Client,
     selection: &Selection,

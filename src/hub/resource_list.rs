@@ -149,7 +149,7 @@ impl Resource {
         self.list_counted(labels, read, |_| {}).await
     }
 
-    /// The same. `so_far` gets the number of objects that were read.
+    /// The same. `so_far` gets the number of objects that were read whenever others follow.
     pub(crate) async fn list_counted<T>(
         &self,
         labels: Option<&str>,
@@ -159,11 +159,15 @@ impl Resource {
         let (mut list, mut all) = (ResourceList::new(labels), Vec::new());
         loop {
             match list.next(self, &read).await? {
-                ListPart::Objects(objects) => all.extend(objects),
+                ListPart::Objects(objects) => {
+                    all.extend(objects);
+                    if !matches!(list.response, Response::End(_)) {
+                        so_far(all.len());
+                    }
+                }
                 ListPart::Again => all.clear(),
                 ListPart::End(_) => return Ok(all),
             }
-            so_far(all.len());
         }
     }
 }
@@ -212,6 +216,6 @@ mod tests {
         let so_far = |count| counts.lock().unwrap().push(count);
         let listed = works.list_counted(None, name, so_far).await.unwrap();
         assert_eq!(listed, ["a", "b", "c"], "none is there twice");
-        assert_eq!(*counts.lock().unwrap(), [2, 0, 3, 0, 2, 3]);
+        assert_eq!(*counts.lock().unwrap(), [2, 3, 2]);
     }
 }

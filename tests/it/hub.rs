@@ -1,6 +1,7 @@
 //! The hub on a real kube-apiserver, with faults in between.
 
 use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -291,6 +292,18 @@ async fn views_read_many_works_at_once_or_in_pages() {
         assert_eq!(shown().await, at_once, "the same from pages");
         assert_eq!((faults.count(is_page), faults.count(is_whole)), (3, 2));
     }
+    // `script` gives the command a terminal. The first page has come, and others follow.
+    let kubeconfig = cluster.kubeconfig_path();
+    let status = format!(
+        "exec {} status --source-id {source} --kubeconfig {}",
+        env!("CARGO_BIN_EXE_gitwork"),
+        kubeconfig.display()
+    );
+    let mut command = Command::new("script");
+    command.args(["-qefc", &status, "/dev/null"]).env("TERM", "xterm").stdin(Stdio::null());
+    let shown = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    let note = format!("\rreading the hub: {} works so far", limits::HUB_LIST_PAGE);
+    assert!(shown.contains(&note) && shown.contains("\r\u{1b}[K"), "{shown:?}");
 }
 
 /// The works in the next list of a view.
