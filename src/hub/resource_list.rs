@@ -63,9 +63,13 @@ impl ResourceList {
                 Err(error) => self.in_pages(&error),
             }
         }
-        match &mut self.response {
-            Response::Pages { .. } => self.next_page(resource, read).await,
-            Response::Whole(_) => match self.next_batch(resource, read).await {
+        // A response that breaks off is not gone on with.
+        match std::mem::replace(&mut self.response, Response::Pages { may_be_whole: false }) {
+            pages @ Response::Pages { .. } => {
+                self.response = pages;
+                self.next_page(resource, read).await
+            }
+            Response::Whole(list) => match self.next_batch(list, resource, read).await {
                 Ok(part) => Ok(part),
                 Err(error) => {
                     self.in_pages(&error);
@@ -73,7 +77,7 @@ impl ResourceList {
                     Ok(ListPart::Again)
                 }
             },
-            Response::End(version) => Ok(ListPart::End(std::mem::take(version))),
+            Response::End(version) => Ok(ListPart::End(version)),
         }
     }
 
@@ -114,21 +118,21 @@ impl ResourceList {
 
     async fn next_batch<T>(
         &mut self,
+        mut list: Box<WholeList>,
         resource: &Resource,
         read: impl Fn(Value) -> T,
     ) -> Result<ListPart<T>, FleetError> {
         let unreadable = |error: HubError| resource.other("list", &error);
-        let Response::Whole(list) = &mut self.response else { return Ok(ListPart::Again) };
         if let Some(batch) = list.next().await.map_err(unreadable)? {
             let read = |item: &[u8]| {
                 let object = serde_json::from_slice(item);
                 let object = object.map_err(|error| unreadable(no_list(resource.kind, &error)))?;
                 Ok(read(without_bookkeeping(object)))
             };
-            return batch.items().map(read).collect::<Result<_, _>>().map(ListPart::Objects);
+            let objects = batch.items().map(read).collect::<Result<_, _>>()?;
+            self.response = Response::Whole(list);
+            return Ok(ListPart::Objects(objects));
         }
-        let ended = std::mem::replace(&mut self.response, Response::End(String::new()));
-        let Response::Whole(list) = ended else { return Ok(ListPart::Again) };
         list.end(resource.kind).map(ListPart::End).map_err(unreadable)
     }
 

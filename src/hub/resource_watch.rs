@@ -56,15 +56,14 @@ where
     type Error = FleetError;
 
     async fn list(&mut self) -> Result<Listing<ResourceEvent<T>>, FleetError> {
-        let Some(list) = &mut self.list else {
-            self.list = Some(ResourceList::new(self.labels.as_deref()));
-            return Ok(Listing::part([ResourceEvent::ListStarted]));
-        };
+        // Until the API server answers, the objects that are known stay.
+        let started = self.list.is_none().then_some(ResourceEvent::ListStarted);
+        let list = self.list.get_or_insert_with(|| ResourceList::new(self.labels.as_deref()));
         let read = |object| ResourceEvent::Listed((self.read)(object));
         let part = list.next(&self.resource, read).await;
         let part = part.inspect_err(|_| self.list = None)?;
         Ok(match part {
-            ListPart::Objects(objects) => Listing::part(objects),
+            ListPart::Objects(objects) => Listing::part(started.into_iter().chain(objects)),
             ListPart::Again => Listing::part([ResourceEvent::ListStarted]),
             ListPart::End(resource_version) => {
                 self.list = None;
