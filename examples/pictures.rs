@@ -85,12 +85,16 @@ fn terminal(browser: &Browser) {
     });
     let layout = Layout { wide: false, width: Some(130), style: ColorMode::Colored, now };
     let mut lines = vec!["$ gitwork status".to_owned()];
-    lines.extend(print::works(trees.iter().map(|tree| &tree.work), &layout));
+    let mut table = print::work_table(layout.wide);
+    print::add_works(&mut table, trees.iter().map(|tree| &tree.work), &layout);
+    lines.extend(table.lines(layout.width, layout.style));
     lines.push(aggregate(trees.iter().map(|tree| &tree.work)));
     lines
         .extend([String::new(), "$ gitwork tree --cluster 'edge-berlin-*' --work shop".to_owned()]);
     let shops = trees.iter().filter(|tree| tree.work.work == "shop" && !tree.work.unreachable);
-    lines.extend(print::trees(shops, &layout));
+    let mut table = print::tree_table();
+    print::add_trees(&mut table, shops, &layout);
+    lines.extend(table.lines(layout.width, layout.style));
     let file = tempfile::NamedTempFile::with_suffix(".html").unwrap();
     std::fs::write(file.path(), as_html(&lines.join("\n"))).unwrap();
     let tab = browser.tab(1150, 480);

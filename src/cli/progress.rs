@@ -11,7 +11,8 @@ const EVERY: Duration = Duration::from_millis(500);
 pub struct HubReadProgress {
     is_terminal: bool,
     /// When the line was written last.
-    shown: Cell<Option<Instant>>,
+    written: Cell<Option<Instant>>,
+    is_shown: Cell<bool>,
 }
 
 impl HubReadProgress {
@@ -19,25 +20,31 @@ impl HubReadProgress {
     pub fn start() -> Self {
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let is_terminal = io::stderr().is_terminal() && !is_dumb;
-        Self { is_terminal, shown: Cell::new(None) }
+        Self { is_terminal, written: Cell::new(None), is_shown: Cell::new(false) }
     }
 
     /// So many works were read, and others follow.
     pub fn works(&self, count: usize) {
-        let is_fresh = self.shown.get().is_some_and(|shown| shown.elapsed() < EVERY);
+        let is_fresh = self.written.get().is_some_and(|written| written.elapsed() < EVERY);
         if !self.is_terminal || is_fresh {
             return;
         }
-        self.shown.set(Some(Instant::now()));
+        self.written.set(Some(Instant::now()));
+        self.is_shown.set(true);
         write(&format!("\rreading the hub: {count} works so far"));
+    }
+
+    /// Removes the line, until more works were read.
+    pub fn clear(&self) {
+        if self.is_shown.replace(false) {
+            write("\r\u{1b}[K");
+        }
     }
 }
 
 impl Drop for HubReadProgress {
     fn drop(&mut self) {
-        if self.shown.get().is_some() {
-            write("\r\u{1b}[K");
-        }
+        self.clear();
     }
 }
 

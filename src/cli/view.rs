@@ -1,4 +1,7 @@
-//! The views of `status` and `tree`: printed once, or watched.
+//! The views of `status` and `tree`: printed once, as the hub lists the works, or watched.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
 
 use super::error::CommandError;
 use super::exit::Exit;
@@ -7,9 +10,10 @@ use super::progress::HubReadProgress;
 use super::view_args::{View, ViewArgs, ViewFormat, ViewOptions};
 use super::{output, watch};
 use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
+use gitwork_core::text::table::Table;
 use gitwork_core::text::yaml;
 use gitwork_hub::fleet;
-use gitwork_hub::fleet::{Fleet, Selection};
+use gitwork_hub::fleet::{Fleet, FleetError, FleetList, Selection};
 use gitwork_hub::retry_transient;
 use gitwork_report::status::State;
 use gitwork_report::status::source_report::ReportedSource;
@@ -28,10 +32,10 @@ pub fn show(args: &ViewArgs, view: View) -> Result<Exit, CommandError> {
         if args.watch {
             return watch::follow(&client, &selection, &options).await;
         }
-        let progress = HubReadProgress::start();
-        let so_far = |count| progress.works(count);
-        let fleet = retry_transient(|| fleet::fleet_counted(&client, &selection, so_far)).await?;
-        drop(progress);
+        let shown = RefCell::new(ShownWorks::new(&options));
+        let Some(fleet) = read(&client, &selection, &shown, args.exit_code).await? else {
+            return Ok(Exit::Done);
+        };
         if let Err(why) = &fleet.unreachable {
             output::note_failure("cannot read which clusters are unreachable", why);
         }
@@ -41,8 +45,71 @@ pub fn show(args: &ViewArgs, view: View) -> Result<Exit, CommandError> {
         if let Some(error) = no_match(args, &options, (&client, &selection), &fleet.works).await {
             return Err(error);
         }
-        print(args, &options, &fleet)
+        print(args, shown.into_inner(), &fleet)
     })
+}
+
+/// The works of a table that are printed while the list comes.
+struct ShownWorks<'a> {
+    options: &'a ViewOptions,
+    table: Table,
+    progress: HubReadProgress,
+    /// The printed works, by cluster and name.
+    printed: HashSet<(String, String)>,
+}
+
+impl<'a> ShownWorks<'a> {
+    fn new(options: &'a ViewOptions) -> Self {
+        let (table, progress) = (options.table(), HubReadProgress::start());
+        Self { options, table, progress, printed: HashSet::new() }
+    }
+
+    /// Prints the works that are selected and new. Returns `false` if the reader has closed the
+    /// pipe.
+    fn print(&mut self, works: &[WorkTree]) -> Result<bool, CommandError> {
+        if !self.options.is_text() {
+            return Ok(true);
+        }
+        let works = self.new_works(works.iter().filter(|tree| self.options.matches(tree)));
+        if works.is_empty() {
+            return Ok(true);
+        }
+        self.progress.clear();
+        output::write(&(self.lines(&works).join("\n") + "\n"))
+    }
+
+    fn new_works<'b>(&mut self, works: impl Iterator<Item = &'b WorkTree>) -> Vec<&'b WorkTree> {
+        let key = |tree: &WorkTree| (tree.work.cluster.clone(), tree.work.work.clone());
+        works.filter(|tree| self.printed.insert(key(tree))).collect()
+    }
+
+    /// The lines of these works. The first lines have the header.
+    fn lines(&mut self, works: &[&WorkTree]) -> Vec<String> {
+        self.options.lines(&mut self.table, works, output::width())
+    }
+}
+
+/// Reads the hub, and shows the works as they come. `None` if the reader of the pipe is gone, and
+/// the end is not asked for.
+async fn read(
+    client: &Client,
+    selection: &Selection,
+    shown: &RefCell<ShownWorks<'_>>,
+    to_end: bool,
+) -> Result<Option<Fleet>, CommandError> {
+    let read = || async {
+        let mut list = FleetList::start(client, selection).await?;
+        while let Some(works) = list.next().await? {
+            match shown.borrow_mut().print(works) {
+                Ok(is_read) if is_read || to_end => {}
+                Ok(_) => return Ok(Ok(None)),
+                Err(error) => return Ok(Err(error)),
+            }
+            shown.borrow().progress.works(list.count());
+        }
+        Ok::<_, FleetError>(Ok(Some(list.end())))
+    };
+    retry_transient(read).await?
 }
 
 /// The error that `--cluster` and `--work` select none of these works, in any state.
@@ -84,9 +151,11 @@ fn is_held(works: &[&WorkTree], reports: &[ReportedSource]) -> bool {
             .any(|report| report.report.error.is_some() || !report.report.holds.is_empty())
 }
 
-fn print(args: &ViewArgs, options: &ViewOptions, fleet: &Fleet) -> Result<Exit, CommandError> {
-    let (all, reports) = (&fleet.works, fleet.reports.as_deref().unwrap_or_default());
+fn print(args: &ViewArgs, mut shown: ShownWorks<'_>, fleet: &Fleet) -> Result<Exit, CommandError> {
+    let (options, all) = (shown.options, &fleet.works);
+    let reports = fleet.reports.as_deref().unwrap_or_default();
     let works: Vec<&WorkTree> = all.iter().filter(|tree| options.matches(tree)).collect();
+    shown.progress.clear();
     match options.format {
         ViewFormat::Json => output::json(&options.value(&works, reports))?,
         ViewFormat::Yaml => output::print(&yaml::write(&options.value(&works, reports)))?,
@@ -94,7 +163,9 @@ fn print(args: &ViewArgs, options: &ViewOptions, fleet: &Fleet) -> Result<Exit, 
             output::note("the hub has no ManifestWorks of gitwork that match");
         }
         ViewFormat::Table | ViewFormat::Wide => {
-            let lines = options.text(&works, reports, output::width());
+            let rest = shown.new_works(works.iter().copied());
+            let mut lines = shown.lines(&rest);
+            lines.extend(options.end(&works, reports));
             output::print(&(lines.join("\n") + "\n"))?;
         }
     }

@@ -10,6 +10,7 @@ use super::source_args::{self, Filter, FilterArgs, HubArgs};
 use gitwork_core::model::name::{ClusterName, SourceId, WorkKey, WorkName};
 use gitwork_core::text::escape::escape_untrusted;
 use gitwork_core::text::style::{ColorMode, TextStyle};
+use gitwork_core::text::table::Table;
 use gitwork_report::outputs::WorksOutput;
 use gitwork_report::status::print;
 use gitwork_report::status::print::Layout;
@@ -122,6 +123,50 @@ impl ViewOptions {
             })
     }
 
+    /// Whether works are printed as a table or a tree.
+    pub fn is_text(&self) -> bool {
+        matches!(self.format, ViewFormat::Table | ViewFormat::Wide)
+    }
+
+    /// A table with a header for this view.
+    pub fn table(&self) -> Table {
+        match self.view {
+            View::Works => print::work_table(self.is_wide()),
+            View::Objects => print::tree_table(),
+        }
+    }
+
+    fn is_wide(&self) -> bool {
+        self.format == ViewFormat::Wide
+    }
+
+    /// Adds works to the table of this view, and takes its lines.
+    pub fn lines(
+        &self,
+        table: &mut Table,
+        works: &[&WorkTree],
+        width: Option<usize>,
+    ) -> Vec<String> {
+        // The stream removes colour if it is not wanted.
+        let style = ColorMode::Colored;
+        let layout = Layout { wide: self.is_wide(), width, style, now: Timestamp::now() };
+        match self.view {
+            View::Works => print::add_works(table, works.iter().map(|tree| &tree.work), &layout),
+            View::Objects => print::add_trees(table, works.iter().copied(), &layout),
+        }
+        table.take_lines(width, style)
+    }
+
+    /// The lines about held changes, then the summary.
+    pub fn end(&self, works: &[&WorkTree], reports: &[ReportedSource]) -> Vec<String> {
+        let note =
+            |line: String| ColorMode::Colored.styled(TextStyle::Note, escape_untrusted(&line));
+        let waiting = reports.iter().flat_map(ReportedSource::lines);
+        let mut lines: Vec<String> = waiting.map(note).collect();
+        lines.push(aggregate(works.iter().map(|tree| &tree.work)));
+        lines
+    }
+
     /// The table or tree, then the lines about held changes, then the summary.
     pub fn text(
         &self,
@@ -129,22 +174,8 @@ impl ViewOptions {
         reports: &[ReportedSource],
         width: Option<usize>,
     ) -> Vec<String> {
-        let layout = Layout {
-            wide: self.format == ViewFormat::Wide,
-            width,
-            // The stream removes colour if it is not wanted.
-            style: ColorMode::Colored,
-            now: Timestamp::now(),
-        };
-        let mut lines = match self.view {
-            View::Works => print::works(works.iter().map(|tree| &tree.work), &layout),
-            View::Objects => print::trees(works.iter().copied(), &layout),
-        };
-        let waiting = reports.iter().flat_map(ReportedSource::lines);
-        lines.extend(
-            waiting.map(|line| layout.style.styled(TextStyle::Note, escape_untrusted(&line))),
-        );
-        lines.push(aggregate(works.iter().map(|tree| &tree.work)));
+        let mut lines = self.lines(&mut self.table(), works, width);
+        lines.extend(self.end(works, reports));
         lines
     }
 

@@ -53,10 +53,9 @@ pub async fn follow(
     selection: &Selection,
     options: &ViewOptions,
 ) -> Result<Exit, CommandError> {
-    let text = matches!(options.format, ViewFormat::Table | ViewFormat::Wide);
     let changes = fleet::watch(client, selection);
     let live = LiveWorks::new(options.view == View::Objects);
-    if text && is_screen() {
+    if options.is_text() && is_screen() {
         draw(changes, live, options).await
     } else {
         append(changes, live, options).await

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::ready;
 
-use futures::future::join3;
-use futures::stream::{self, BoxStream, StreamExt};
+use futures::FutureExt as _;
+use futures::future::{join, join3};
+use futures::stream::{self, BoxStream, Stream, StreamExt};
 use kube::Client;
 use serde_json::Value;
 use tokio::time::timeout;
@@ -13,14 +14,14 @@ use super::source_report::of_lease;
 pub use crate::fleet_error::FleetError;
 use crate::fleet_resource::{Resource, value};
 use crate::limits;
+use crate::resource_list::{ListPart, ResourceList};
 use crate::resource_watch::ResourceEvent;
 use gitwork_core::model::name::{ClusterName, SourceId};
 use gitwork_core::model::work::{LABEL_MANAGED_BY, LABEL_SOURCE, MANAGER};
 use gitwork_report::explain::ClusterReachability;
 use gitwork_report::status;
 use gitwork_report::status::live::ViewEvent;
-use gitwork_report::status::source_report;
-use gitwork_report::status::source_report::ReportedSource;
+use gitwork_report::status::source_report::{ReportedSource, ReportedWorks};
 use gitwork_report::status::tree::WorkTree;
 
 /// The works to read, as far as the API server can select them.
@@ -79,28 +80,84 @@ pub struct Fleet {
 
 /// Lists the works that gitwork wrote.
 pub async fn fleet(client: &Client, selection: &Selection) -> Result<Fleet, FleetError> {
-    fleet_counted(client, selection, |_| {}).await
+    let mut list = FleetList::start(client, selection).await?;
+    while list.next().await?.is_some() {}
+    Ok(list.end())
 }
 
-/// The same. `so_far` gets the number of works that were read whenever others follow.
-pub async fn fleet_counted(
-    client: &Client,
-    selection: &Selection,
-    so_far: impl Fn(usize),
-) -> Result<Fleet, FleetError> {
-    let works = Resource::works(client, selection.cluster.as_ref());
-    let labels = selection.labels();
-    let works = works.list_counted(Some(&labels), |work| WorkTree::of(&work, |_| false), so_far);
-    let (works, unreachable, reports) =
-        join3(works, unreachable(client), reports(client, selection)).await;
-    let mut works = works?;
-    source_report::apply(reports.as_deref().unwrap_or_default(), &mut works);
-    if let Ok(lost) = &unreachable {
-        for tree in &mut works {
-            tree.work.unreachable = lost.contains(tree.work.cluster.as_str());
+/// A list of works under way.
+pub struct FleetList {
+    resource: Resource,
+    list: ResourceList,
+    /// The first part of the list, until it is taken.
+    first: Option<ListPart<WorkTree>>,
+    works: Vec<WorkTree>,
+    unreachable: Result<BTreeSet<ClusterName>, FleetError>,
+    reports: Result<Vec<ReportedSource>, FleetError>,
+    reported: ReportedWorks,
+}
+
+fn work_tree(work: &Value) -> WorkTree {
+    WorkTree::of(work, |_| false)
+}
+
+impl FleetList {
+    /// Starts a list. Reads what else belongs to the state of a work, too.
+    pub async fn start(client: &Client, selection: &Selection) -> Result<Self, FleetError> {
+        let resource = Resource::works(client, selection.cluster.as_ref());
+        let mut list = ResourceList::new(Some(&selection.labels()));
+        let (first, unreachable, reports) = join3(
+            list.next(&resource, |work| work_tree(&work)),
+            unreachable(client),
+            reports(client, selection),
+        )
+        .await;
+        let first = Some(first?);
+        let reported = ReportedWorks::of(reports.as_deref().unwrap_or_default());
+        Ok(Self { resource, list, first, works: Vec::new(), unreachable, reports, reported })
+    }
+
+    /// The next works that were read, if others may follow. A list that begins again has the same
+    /// works again. `None` once it is complete.
+    pub async fn next(&mut self) -> Result<Option<&[WorkTree]>, FleetError> {
+        loop {
+            let part = match self.first.take() {
+                Some(first) => first,
+                None => self.list.next(&self.resource, |work| work_tree(&work)).await?,
+            };
+            match part {
+                ListPart::Objects(mut works) => {
+                    works.iter_mut().for_each(|work| self.reported.mark(work));
+                    works.iter_mut().for_each(|work| self.add_reachability(work));
+                    let before = self.works.len();
+                    self.works.append(&mut works);
+                    if !self.list.is_at_end() {
+                        return Ok(self.works.get(before..));
+                    }
+                }
+                ListPart::Again => self.works.clear(),
+                ListPart::End(_) => return Ok(None),
+            }
         }
     }
-    Ok(Fleet { works, unreachable, reports })
+
+    fn add_reachability(&self, tree: &mut WorkTree) {
+        let lost = self.unreachable.as_ref();
+        tree.work.unreachable = lost.is_ok_and(|lost| lost.contains(tree.work.cluster.as_str()));
+    }
+
+    /// How many works were read.
+    pub fn count(&self) -> usize {
+        self.works.len()
+    }
+
+    /// All works, sorted, once the list is complete.
+    pub fn end(mut self) -> Fleet {
+        let mut works = std::mem::take(&mut self.works);
+        self.reported.add_missing(&mut works);
+        works.iter_mut().for_each(|work| self.add_reachability(work));
+        Fleet { works, unreachable: self.unreachable, reports: self.reports }
+    }
 }
 
 /// Lists the ManifestWorks of all owners, of one cluster or of all: what `read` makes of each.
@@ -146,15 +203,15 @@ pub async fn reach_of(client: &Client, cluster: &ClusterName) -> ClusterReachabi
     }
 }
 
-/// The works that gitwork wrote and their changes, without end. After an error the list starts
-/// again, with exponential backoff.
+/// The works that gitwork wrote and their changes, without end. Unreachable clusters and reports
+/// come before the first works. After an error the list starts again, with exponential backoff.
 pub fn watch(
     client: &Client,
     selection: &Selection,
 ) -> BoxStream<'static, Result<ViewEvent, FleetError>> {
     let works = Resource::works(client, selection.cluster.as_ref());
     let labels = selection.labels();
-    let works = works.watch(Some(&labels), |work| WorkTree::of(&work, |_| false)).map(|event| {
+    let works = works.watch(Some(&labels), |work| work_tree(&work)).map(|event| {
         event.map(|event| match event {
             ResourceEvent::ListStarted => ViewEvent::ListStarted,
             ResourceEvent::ListCompleted => ViewEvent::ListCompleted,
@@ -166,18 +223,33 @@ pub fn watch(
             }
         })
     });
-    stream::select(
+    let changes = stream::select(
         stream::select(works, watch_reachability(client)),
         watch_reports(client, selection),
-    )
-    .boxed()
+    );
+    facts_first(client, selection).chain(changes).boxed()
+}
+
+/// What else belongs to the state of a work, as far as it can be read.
+fn facts_first(
+    client: &Client,
+    selection: &Selection,
+) -> impl Stream<Item = Result<ViewEvent, FleetError>> + use<> {
+    let (client, selection) = (client.clone(), selection.clone());
+    let facts = async move {
+        let (lost, reports) = join(unreachable(&client), reports(&client, &selection)).await;
+        let facts = [lost.map(ViewEvent::Unreachable), reports.map(ViewEvent::Reported)];
+        // The watches of the two say why it cannot be read.
+        stream::iter(facts.into_iter().flatten().map(Ok))
+    };
+    facts.flatten_stream()
 }
 
 /// The unreachable clusters, whenever they change. Without permission on ManagedClusters there are
 /// no events.
 fn watch_reachability(client: &Client) -> BoxStream<'static, Result<ViewEvent, FleetError>> {
     let mut lost: BTreeMap<String, BTreeSet<ClusterName>> = BTreeMap::new();
-    let mut last = BTreeSet::new();
+    let mut last = None;
     let reachability = |cluster: Value| {
         let name = cluster.pointer("/metadata/name").and_then(Value::as_str);
         (name.unwrap_or_default().to_owned(), status::unreachable(&[cluster]))
@@ -204,8 +276,9 @@ fn watch_reachability(client: &Client) -> BoxStream<'static, Result<ViewEvent, F
             Err(_) => false,
         };
         let now: BTreeSet<ClusterName> = lost.values().flatten().cloned().collect();
-        let change = (is_complete && now != last).then(|| {
-            last.clone_from(&now);
+        let is_news = is_complete && last.as_ref() != Some(&now);
+        let change = is_news.then(|| {
+            last = Some(now.clone());
             Ok(ViewEvent::Unreachable(now))
         });
         ready(change)

@@ -81,6 +81,11 @@ impl ResourceList {
         }
     }
 
+    /// Whether all objects were read.
+    pub fn is_at_end(&self) -> bool {
+        matches!(self.response, Response::End(_))
+    }
+
     async fn next_page<T>(
         &mut self,
         resource: &Resource,
@@ -150,25 +155,10 @@ impl Resource {
         labels: Option<&str>,
         read: impl Fn(Value) -> T,
     ) -> Result<Vec<T>, FleetError> {
-        self.list_counted(labels, read, |_| {}).await
-    }
-
-    /// The same. `so_far` gets the number of objects that were read whenever others follow.
-    pub(crate) async fn list_counted<T>(
-        &self,
-        labels: Option<&str>,
-        read: impl Fn(Value) -> T,
-        so_far: impl Fn(usize),
-    ) -> Result<Vec<T>, FleetError> {
         let (mut list, mut all) = (ResourceList::new(labels), Vec::new());
         loop {
             match list.next(self, &read).await? {
-                ListPart::Objects(objects) => {
-                    all.extend(objects);
-                    if !matches!(list.response, Response::End(_)) {
-                        so_far(all.len());
-                    }
-                }
+                ListPart::Objects(objects) => all.extend(objects),
                 ListPart::Again => all.clear(),
                 ListPart::End(_) => return Ok(all),
             }
@@ -180,7 +170,6 @@ impl Resource {
 mod tests {
     use std::convert::Infallible;
     use std::future::ready;
-    use std::sync::Mutex;
 
     use http::Response;
     use kube::Client;
@@ -215,11 +204,8 @@ mod tests {
             ready(Ok::<_, Infallible>(Response::new(Body::from(broken(&request).into_bytes()))))
         });
         let works = Resource::works(&Client::new(service, "default"), None);
-        let counts = Mutex::new(Vec::new());
         let name = |work: Value| work["metadata"]["name"].as_str().unwrap().to_owned();
-        let so_far = |count| counts.lock().unwrap().push(count);
-        let listed = works.list_counted(None, name, so_far).await.unwrap();
+        let listed = works.list(None, name).await.unwrap();
         assert_eq!(listed, ["a", "b", "c"], "none is there twice");
-        assert_eq!(*counts.lock().unwrap(), [2, 3, 2]);
     }
 }

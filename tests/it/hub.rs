@@ -12,7 +12,7 @@ use gitwork_core::model::operation_error::describe;
 use gitwork_core::model::work::WorkBody;
 use gitwork_core::plan::{Effect, MetadataChange};
 use gitwork_hub::execute::{ExecuteOptions, Outcome, Task, execute};
-use gitwork_hub::fleet::{self, FleetError, Selection, fleet};
+use gitwork_hub::fleet::{self, FleetError, FleetList, Selection, fleet};
 use gitwork_hub::limits;
 use gitwork_hub::{Hub, HubError, HubEvent, KubeHub, client};
 use gitwork_report::status::live::ViewEvent;
@@ -303,7 +303,22 @@ async fn views_read_many_works_at_once_or_in_pages() {
     command.args(["-qefc", &status, "/dev/null"]).env("TERM", "xterm").stdin(Stdio::null());
     let shown = String::from_utf8(command.output().unwrap().stdout).unwrap();
     let note = format!("\rreading the hub: {} works so far", limits::HUB_LIST_PAGE);
-    assert!(shown.contains(&note) && shown.contains("\r\u{1b}[K"), "{shown:?}");
+    let (head, tail) = shown.split_once(&note).expect(&shown);
+    // The first page is there by then; the others follow.
+    assert_eq!(head.matches(namespace.as_str()).count(), limits::HUB_LIST_PAGE as usize);
+    assert_eq!(tail.matches(&format!("{namespace} ")).count(), 7);
+    assert!(tail.contains("\r\u{1b}[K"), "{shown:?}");
+    for (view, first) in [("status", "CLUSTER"), ("tree", "WORK")] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gitwork"));
+        command.args([view, "--source-id", source.as_str(), "--kubeconfig"]).arg(&kubeconfig);
+        let shown = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let lines: Vec<&str> = shown.lines().collect();
+        assert!(lines[0].starts_with(first), "{shown}");
+        let names = lines.iter().filter(|line| line.starts_with(namespace.as_str()));
+        let names = names.map(|line| line.split([' ', '/']).find(|part| part.starts_with('w')));
+        assert!(names.eq(keys.iter().map(|key| Some(key.work.as_str()))), "{shown}");
+        assert_eq!(lines.last(), Some(&"0/1 cluster applied, 1 pending"));
+    }
 }
 
 /// The works in the next list of a view.
@@ -346,6 +361,13 @@ async fn followed_view_shows_works_before_its_list_is_complete() {
     faults.release();
     let rest: Vec<ViewEvent> = works.take(8).collect().await;
     assert_eq!(rest.last(), Some(&ViewEvent::ListCompleted));
+
+    let before = faults.count(Seen::is_list);
+    let mut list = FleetList::start(&client, &selection).await.unwrap();
+    let first = list.next().await.unwrap().unwrap().len();
+    assert_eq!((first, faults.count(Seen::is_list) - before), (limits::HUB_LIST_PAGE as usize, 1));
+    assert!(list.next().await.unwrap().is_none());
+    assert_eq!(list.end().works.len(), count);
 }
 
 #[tokio::test]

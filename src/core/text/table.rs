@@ -35,19 +35,35 @@ impl Cell {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Table {
     /// The header first.
-    pub rows: Vec<Vec<Cell>>,
+    rows: Vec<Vec<Cell>>,
+    /// The widest cell of each column so far.
+    widest: Vec<usize>,
 }
 
 impl Table {
     /// A table without rows but the header.
     pub fn new(header: &[&str]) -> Self {
         let header = header.iter().map(|name| Cell::styled(name, Some(TextStyle::Strong)));
-        Self { rows: vec![header.collect()] }
+        let mut table = Self::default();
+        table.add(header.collect());
+        table
     }
 
     /// Adds a row at the end.
     pub fn add(&mut self, row: Vec<Cell>) {
+        self.widest.resize(self.widest.len().max(row.len()), 0);
+        for (widest, cell) in self.widest.iter_mut().zip(&row) {
+            *widest = cell.text.width().max(*widest);
+        }
         self.rows.push(row);
+    }
+
+    /// The lines of the rows since the last call, as [`Self::lines`] has them. No column becomes
+    /// narrower, so that a table can be printed while its rows come.
+    pub fn take_lines(&mut self, width: Option<usize>, style: ColorMode) -> Vec<String> {
+        let lines = self.lines(width, style);
+        self.rows.clear();
+        lines
     }
 
     /// The lines, none wider than `width` columns of the terminal where one is given.
@@ -73,13 +89,7 @@ impl Table {
     /// How wide each column is: as its widest cell, or less where the whole would be too wide. The
     /// last column gives way first, as it holds messages; then the widest.
     fn widths(&self, width: Option<usize>) -> Vec<usize> {
-        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let mut widths = vec![0; columns];
-        for row in &self.rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = cell.text.width().max(*width);
-            }
-        }
+        let (columns, mut widths) = (self.widest.len(), self.widest.clone());
         let Some(width) = width else { return widths };
         let room = width.saturating_sub(GAP * columns.saturating_sub(1));
         if let Some(last) = widths.len().checked_sub(1) {
@@ -135,6 +145,14 @@ mod tests {
         }
         let cut = table().lines(Some(40), ColorMode::Plain);
         assert_eq!(cut[1], "edge-1/web   failed    no such image, a…");
+        let mut in_parts = table();
+        let first = in_parts.take_lines(None, ColorMode::Plain);
+        assert_eq!(first, table().lines(None, ColorMode::Plain));
+        in_parts.add(vec![Cell::new("b"), Cell::new("progressing"), Cell::new("1/2")]);
+        in_parts.add(vec![Cell::new("c"), Cell::new("applied"), Cell::new("2/2")]);
+        let second = in_parts.take_lines(None, ColorMode::Plain);
+        assert_eq!(second, ["b            progressing   1/2", "c            applied       2/2"]);
+        assert!(in_parts.take_lines(None, ColorMode::Plain).is_empty());
         let coloured = table().lines(None, ColorMode::Colored);
         assert!(coloured[1].contains("\u{1b}[31mfailed\u{1b}[0m  "), "{:?}", coloured[1]);
     }

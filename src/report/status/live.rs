@@ -6,8 +6,7 @@ use serde::Serialize;
 
 use super::State;
 use super::tree::{ObjectStatus, WorkTree};
-use crate::status::source_report;
-use crate::status::source_report::ReportedSource;
+use crate::status::source_report::{ReportedSource, ReportedWorks};
 use gitwork_core::model::name::ClusterName;
 
 /// One change of what a view shows, as the hub's lists and watches give it.
@@ -66,12 +65,12 @@ type Key = (String, String);
 pub struct LiveWorks {
     works: BTreeMap<Key, WorkTree>,
     /// The works as the hub has them, without the daemons' reports.
-    shown: BTreeMap<Key, WorkTree>,
+    on_hub: BTreeMap<Key, WorkTree>,
     reports: Vec<ReportedSource>,
-    /// The list in progress; `None` once it is complete.
-    listing: Option<BTreeMap<Key, WorkTree>>,
-    /// Works of a first list that began again. They are shown until the list has as many.
-    early: BTreeMap<Key, WorkTree>,
+    reported: ReportedWorks,
+    /// The works of the list in progress; `None` once it is complete.
+    listing: Option<BTreeSet<Key>>,
+    is_known: bool,
     unreachable: BTreeSet<ClusterName>,
     /// Whether transitions of objects are returned, too.
     with_objects: bool,
@@ -82,27 +81,25 @@ impl LiveWorks {
     pub fn new(with_objects: bool) -> Self {
         Self {
             works: BTreeMap::new(),
-            shown: BTreeMap::new(),
+            on_hub: BTreeMap::new(),
             reports: Vec::new(),
-            listing: Some(BTreeMap::new()),
-            early: BTreeMap::new(),
+            reported: ReportedWorks::default(),
+            listing: Some(BTreeSet::new()),
+            is_known: false,
             unreachable: BTreeSet::new(),
             with_objects,
         }
     }
 
-    /// Whether the first list is complete.
+    /// Whether a list was complete.
     pub fn is_known(&self) -> bool {
-        self.listing.is_none() || !self.works.is_empty()
+        self.is_known
     }
 
     /// The works, sorted by cluster and name. Before the first list is complete: those that it has
-    /// so far, without what daemons report of them.
+    /// so far.
     pub fn works(&self) -> impl Iterator<Item = &WorkTree> {
-        let first = self.listing.iter().filter(|_| !self.is_known());
-        let first =
-            first.map(|list| if list.len() < self.early.len() { &self.early } else { list });
-        self.works.values().chain(first.flat_map(BTreeMap::values))
+        self.works.values()
     }
 
     /// The daemons' reports on their sources.
@@ -114,39 +111,38 @@ impl LiveWorks {
     pub fn apply(&mut self, change: ViewEvent) -> Vec<ViewTransition> {
         match change {
             ViewEvent::ListStarted => {
-                let before = self.listing.replace(BTreeMap::new()).unwrap_or_default();
-                if before.len() > self.early.len() {
-                    self.early = before;
-                }
+                self.listing = Some(BTreeSet::new());
                 Vec::new()
             }
             ViewEvent::Updated(tree) => self.set(*tree),
-            ViewEvent::Removed { cluster, work } => {
-                let key = (cluster, work);
-                if let Some(listing) = &mut self.listing {
-                    listing.remove(&key);
-                }
-                self.remove(&key)
-            }
+            ViewEvent::Removed { cluster, work } => self.remove(&(cluster, work)),
             ViewEvent::ListCompleted => self.listed(),
             ViewEvent::Unreachable(lost) => self.reach(lost),
-            ViewEvent::Reported(reported) => self.set_reports(reported),
+            ViewEvent::Reported(reports) => self.set_reports(reports),
         }
     }
 
     fn set(&mut self, tree: WorkTree) -> Vec<ViewTransition> {
         let key = (tree.work.cluster.clone(), tree.work.work.clone());
         if let Some(listing) = &mut self.listing {
-            listing.insert(key, tree);
-            return Vec::new();
+            listing.insert(key.clone());
         }
-        self.shown.insert(key.clone(), tree);
+        self.on_hub.insert(key.clone(), tree);
         self.refresh(&key)
     }
 
     /// Merges hub and report for one work, and returns the transitions.
     fn refresh(&mut self, key: &Key) -> Vec<ViewTransition> {
-        let Some(mut now) = source_report::one(&self.reports, key, self.shown.get(key)) else {
+        let now = match self.on_hub.get(key) {
+            Some(tree) => {
+                let mut tree = tree.clone();
+                self.reported.mark(&mut tree);
+                Some(tree)
+            }
+            // Before the first list is complete, the hub may have it.
+            None => self.reported.missing(key).filter(|_| self.is_known),
+        };
+        let Some(mut now) = now else {
             return self.works.remove(key).map(|was| gone(&was)).into_iter().collect();
         };
         now.work.unreachable = self.is_lost(&now);
@@ -160,40 +156,37 @@ impl LiveWorks {
     }
 
     fn remove(&mut self, key: &Key) -> Vec<ViewTransition> {
-        self.shown.remove(key);
+        if let Some(listing) = &mut self.listing {
+            listing.remove(key);
+        }
+        self.on_hub.remove(key);
         self.refresh(key)
     }
 
     fn listed(&mut self) -> Vec<ViewTransition> {
         let Some(listing) = self.listing.take() else { return Vec::new() };
-        self.early = BTreeMap::new();
         let gone: Vec<Key> =
-            self.shown.keys().filter(|key| !listing.contains_key(*key)).cloned().collect();
+            self.on_hub.keys().filter(|key| !listing.contains(*key)).cloned().collect();
         let mut news: Vec<ViewTransition> = gone.iter().flat_map(|key| self.remove(key)).collect();
-        for tree in listing.into_values() {
-            news.extend(self.set(tree));
+        if !std::mem::replace(&mut self.is_known, true) {
+            news.extend(self.refresh_all(&self.reported.keys().cloned().collect()));
         }
-        news.extend(self.set_reports(self.reports.clone()));
         news
+    }
+
+    fn refresh_all(&mut self, keys: &BTreeSet<Key>) -> Vec<ViewTransition> {
+        keys.iter().flat_map(|key| self.refresh(key)).collect()
     }
 
     fn reach(&mut self, lost: BTreeSet<ClusterName>) -> Vec<ViewTransition> {
         self.unreachable = lost;
-        let known: Vec<Key> = self.works.keys().cloned().collect();
-        known.iter().flat_map(|key| self.refresh(key)).collect()
+        self.refresh_all(&self.works.keys().cloned().collect())
     }
 
-    /// Before the first list is complete the works are unknown.
-    fn set_reports(&mut self, reported: Vec<ReportedSource>) -> Vec<ViewTransition> {
-        let keys = |all: &[ReportedSource]| -> BTreeSet<Key> {
-            all.iter().flat_map(ReportedSource::keys).collect()
-        };
-        let touched: BTreeSet<Key> = &keys(&self.reports) | &keys(&reported);
-        self.reports = reported;
-        if self.listing.is_some() && self.shown.is_empty() {
-            return Vec::new();
-        }
-        touched.iter().flat_map(|key| self.refresh(key)).collect()
+    fn set_reports(&mut self, reports: Vec<ReportedSource>) -> Vec<ViewTransition> {
+        let before = std::mem::replace(&mut self.reported, ReportedWorks::of(&reports));
+        self.reports = reports;
+        self.refresh_all(&before.keys().chain(self.reported.keys()).cloned().collect())
     }
 
     fn news(&self, before: Option<&WorkTree>, now: &WorkTree) -> Vec<ViewTransition> {
@@ -311,12 +304,12 @@ mod tests {
     #[test]
     fn only_changes_give_transitions() {
         let mut live = LiveWorks::new(false);
-        assert!(live.apply(tree("web", "True", 1)).is_empty() && !live.is_known());
-        assert_eq!(live.works().count(), 1, "it is shown already");
+        assert_eq!(reported(&live.apply(tree("web", "True", 1))), ["web  - applied"]);
+        assert!(!live.is_known() && live.works().count() == 1, "it is shown already");
         live.apply(ViewEvent::ListStarted);
-        assert_eq!(live.works().count(), 1, "it is shown until the list has come as far again");
-        live.apply(tree("web", "True", 1));
-        assert_eq!(reported(&live.apply(ViewEvent::ListCompleted)), ["web  - applied"]);
+        assert_eq!(live.works().count(), 1, "it is shown while the list begins again");
+        assert!(live.apply(tree("web", "True", 1)).is_empty());
+        assert!(live.apply(ViewEvent::ListCompleted).is_empty());
         assert!(live.is_known() && live.works().count() == 1);
         assert!(live.apply(tree("web", "True", 2)).is_empty());
         assert_eq!(reported(&live.apply(tree("web", "False", 2))), ["web  applied failed"]);
@@ -351,11 +344,10 @@ mod tests {
             other => other,
         };
         let mut live = LiveWorks::new(false);
-        // A report that arrives before the first list is complete waits for it.
+        // Before the first list is complete, a reported work may be on the hub.
         assert!(live.apply(says(vec![work("web", "held"), work("new", "held")])).is_empty());
-        live.apply(ours("web"));
-        let news = reported(&live.apply(ViewEvent::ListCompleted));
-        assert_eq!(news, ["web  - held", "new  - held"]);
+        assert_eq!(reported(&live.apply(ours("web"))), ["web  - held"]);
+        assert_eq!(reported(&live.apply(ViewEvent::ListCompleted)), ["new  - held"]);
         assert!(live.apply(ours("web")).is_empty(), "the same as before");
         let news = reported(&live.apply(says(vec![work("web", "suspended")])));
         assert_eq!(news, ["new  held -", "web  held suspended"]);
@@ -375,24 +367,25 @@ mod tests {
         }
         live.apply(ViewEvent::ListCompleted);
         live.apply(ViewEvent::ListStarted);
-        live.apply(tree("b", "False", 1));
-        live.apply(tree("c", "True", 1));
-        // Until it is complete the last list is shown.
+        let mut news = live.apply(tree("b", "False", 1));
+        news.extend(live.apply(tree("c", "True", 1)));
+        assert_eq!(reported(&news), ["b  applied failed", "c  - applied"]);
+        // A work that the list does not have is shown until it is complete.
         let names =
             |live: &LiveWorks| live.works().map(|one| one.work.work.clone()).collect::<Vec<_>>();
-        assert_eq!(names(&live), ["a", "b"]);
-        let news = live.apply(ViewEvent::ListCompleted);
-        assert_eq!(reported(&news), ["a  applied -", "b  applied failed", "c  - applied"]);
+        assert_eq!(names(&live), ["a", "b", "c"]);
+        assert_eq!(reported(&live.apply(ViewEvent::ListCompleted)), ["a  applied -"]);
         assert_eq!(names(&live), ["b", "c"]);
     }
 
     #[test]
     fn transitions_of_objects_are_optional() {
         let mut live = LiveWorks::new(true);
-        live.apply(tree("web", "True", 1));
+        let news = live.apply(tree("web", "True", 1));
         let object = "ConfigMap shop/a";
         let both = ["web  - applied".to_owned(), format!("web {object} - applied")];
-        assert_eq!(reported(&live.apply(ViewEvent::ListCompleted)), both);
+        assert_eq!(reported(&news), both);
+        assert!(live.apply(ViewEvent::ListCompleted).is_empty());
         let news = live.apply(tree("web", "True", 2));
         assert_eq!(reported(&news), [format!("web {object} applied applied")]);
         assert_eq!(news[0].details, ["n=2"]);

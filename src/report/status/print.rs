@@ -50,12 +50,20 @@ fn short_commit(work: &WorkStatus) -> String {
     work.commit.as_deref().unwrap_or("-").chars().take(8).collect()
 }
 
-/// A table with one line for each work.
-pub fn works<'a>(works: impl Iterator<Item = &'a WorkStatus>, layout: &Layout) -> Vec<String> {
+/// A table for works, without objects.
+pub fn work_table(wide: bool) -> Table {
     let mut header = vec!["CLUSTER", "WORK", "STATE", "MANIFESTS", "AGE", "COMMIT"];
-    header.extend(layout.wide.then_some(["SOURCE", "PATH", "REASON"]).into_iter().flatten());
+    header.extend(wide.then_some(["SOURCE", "PATH", "REASON"]).into_iter().flatten());
     header.push("MESSAGE");
-    let mut table = Table::new(&header);
+    Table::new(&header)
+}
+
+/// Adds one row for each work.
+pub fn add_works<'a>(
+    table: &mut Table,
+    works: impl Iterator<Item = &'a WorkStatus>,
+    layout: &Layout,
+) {
     for work in works {
         let mut row = vec![
             Cell::new(&work.cluster),
@@ -72,7 +80,6 @@ pub fn works<'a>(works: impl Iterator<Item = &'a WorkStatus>, layout: &Layout) -
         row.push(Cell::new(&message(work.message.as_deref(), layout)));
         table.add(row);
     }
-    table.lines(layout.width, layout.style)
 }
 
 fn message(text: Option<&str>, layout: &Layout) -> String {
@@ -83,9 +90,17 @@ fn message(text: Option<&str>, layout: &Layout) -> String {
     truncate_chars(text, MESSAGE_CHARS_MAX).into_owned()
 }
 
-/// Works with their objects below them.
-pub fn trees<'a>(works: impl Iterator<Item = &'a WorkTree>, layout: &Layout) -> Vec<String> {
-    let mut table = Table::new(&["WORK", "STATE", "AGE", "DETAILS"]);
+/// A table for works with their objects.
+pub fn tree_table() -> Table {
+    Table::new(&["WORK", "STATE", "AGE", "DETAILS"])
+}
+
+/// Adds works, with their objects below them.
+pub fn add_trees<'a>(
+    table: &mut Table,
+    works: impl Iterator<Item = &'a WorkTree>,
+    layout: &Layout,
+) {
     for tree in works {
         let work = &tree.work;
         let mut details = vec![format!("{}/{}", work.manifests_applied, work.manifests)];
@@ -106,12 +121,11 @@ pub fn trees<'a>(works: impl Iterator<Item = &'a WorkTree>, layout: &Layout) -> 
             Cell::new(&details.join(", ")),
         ]);
         let trunk = if tree.objects.is_empty() { "   " } else { "│  " };
-        add_conditions(&mut table, &tree.conditions, trunk, layout);
+        add_conditions(table, &tree.conditions, trunk, layout);
         for (index, object) in tree.objects.iter().enumerate() {
-            add_object(&mut table, object, index + 1 == tree.objects.len(), layout);
+            add_object(table, object, index + 1 == tree.objects.len(), layout);
         }
     }
-    table.lines(layout.width, layout.style)
 }
 
 fn add_object(table: &mut Table, object: &ObjectStatus, is_last: bool, layout: &Layout) {
@@ -200,6 +214,18 @@ mod tests {
 
     fn layout(wide: bool, width: Option<usize>) -> Layout {
         Layout { wide, width, style: ColorMode::Plain, now: now() }
+    }
+
+    fn works<'a>(works: impl Iterator<Item = &'a WorkStatus>, layout: &Layout) -> Vec<String> {
+        let mut table = work_table(layout.wide);
+        add_works(&mut table, works, layout);
+        table.lines(layout.width, layout.style)
+    }
+
+    fn trees<'a>(works: impl Iterator<Item = &'a WorkTree>, layout: &Layout) -> Vec<String> {
+        let mut table = tree_table();
+        add_trees(&mut table, works, layout);
+        table.lines(layout.width, layout.style)
     }
 
     #[test]
@@ -293,9 +319,7 @@ edge-1/web               failed      12m   1/3, commit web
         let narrow = layout(false, Some(80));
         let value = json!({ "works": [tree] });
         let mut live = LiveWorks::new(true);
-        live.apply(ViewEvent::ListStarted);
-        live.apply(ViewEvent::Updated(Box::new(tree.clone())));
-        let lines = live.apply(ViewEvent::ListCompleted);
+        let lines = live.apply(ViewEvent::Updated(Box::new(tree.clone())));
         let line = |one: &ViewTransition| transition(one, now(), ColorMode::Plain);
         BTreeMap::from([
             ("status", works(statuses(), &layout(false, None)).join("\n")),

@@ -1,7 +1,7 @@
 //! The daemon's report on a source, stored on the hub for clients that read only the hub: held
 //! changes, and works that differ from Git for a reason that no agent reports. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -115,15 +115,11 @@ impl ReportedWork {
         }
     }
 
-    fn is(&self, cluster: &str, work: &str) -> bool {
-        self.cluster == cluster && self.work == work
-    }
-
     fn state(&self) -> Option<State> {
         State::ALL.into_iter().find(|state| state.as_str() == self.state)
     }
 
-    /// A work that the hub does not have.
+    /// The work of a source, if the hub does not have it.
     fn alone(&self, source: &str) -> WorkTree {
         let work = WorkStatus {
             cluster: self.cluster.clone(),
@@ -140,7 +136,9 @@ impl ReportedWork {
             unreachable: false,
             reported: false,
         };
-        WorkTree { work, conditions: Vec::new(), objects: Vec::new() }
+        let mut tree = WorkTree { work, conditions: Vec::new(), objects: Vec::new() };
+        self.mark(&mut tree);
+        tree
     }
 
     fn mark(&self, tree: &mut WorkTree) {
@@ -257,58 +255,78 @@ impl ReportedSource {
         }
         lines
     }
-
-    fn is_of(&self, tree: &WorkTree) -> bool {
-        tree.work.source.as_ref() == Some(&self.source)
-    }
-
-    /// The works in the report, as cluster and name.
-    pub fn keys(&self) -> BTreeSet<(String, String)> {
-        self.report.works.iter().map(|work| (work.cluster.clone(), work.work.clone())).collect()
-    }
 }
 
-/// Adds the reports to the works of the hub, and adds works that the hub does not have.
-pub fn apply(all: &[ReportedSource], trees: &mut Vec<WorkTree>) {
-    for one in all {
-        let key = |cluster: &str, work: &str| format!("{cluster}/{work}");
-        let works = one.report.works.iter();
-        let mut left: BTreeMap<String, &ReportedWork> =
-            works.map(|work| (key(&work.cluster, &work.work), work)).collect();
-        for tree in trees.iter_mut().filter(|tree| one.is_of(tree)) {
-            if let Some(work) = left.remove(&key(&tree.work.cluster, &tree.work.work)) {
-                work.mark(tree);
+/// The works that reports name, by cluster and name.
+#[derive(Debug, Clone, Default)]
+pub struct ReportedWorks {
+    /// Each with its source. Sources can want works of one name.
+    works: BTreeMap<(String, String), Vec<(String, ReportedWork)>>,
+}
+
+impl ReportedWorks {
+    /// The works of these reports.
+    pub fn of(all: &[ReportedSource]) -> Self {
+        let mut works: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for one in all {
+            for work in &one.report.works {
+                let key = (work.cluster.clone(), work.work.clone());
+                works.entry(key).or_default().push((one.source.clone(), work.clone()));
             }
         }
-        for work in left.into_values() {
-            let mut tree = work.alone(&one.source);
-            work.mark(&mut tree);
-            trees.push(tree);
+        Self { works }
+    }
+
+    /// Cluster and name of each work.
+    pub fn keys(&self) -> impl Iterator<Item = &(String, String)> {
+        self.works.keys()
+    }
+
+    fn of_name(&self, key: &(String, String)) -> &[(String, ReportedWork)] {
+        self.works.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// Adds what its source reports to a work of the hub.
+    pub fn mark(&self, tree: &mut WorkTree) {
+        if self.works.is_empty() {
+            return;
+        }
+        let key = (tree.work.cluster.clone(), tree.work.work.clone());
+        let own = self.of_name(&key).iter().find(|(source, _)| is_of(tree, source));
+        if let Some((_, work)) = own {
+            work.mark(tree);
         }
     }
-    trees.sort_by(|a, b| (&a.work.cluster, &a.work.work).cmp(&(&b.work.cluster, &b.work.work)));
+
+    /// The work of this name, which the hub does not have.
+    pub fn missing(&self, key: &(String, String)) -> Option<WorkTree> {
+        self.of_name(key).first().map(|(source, work)| work.alone(source))
+    }
+
+    /// Sorts the works of the hub, and adds those that it does not have.
+    pub fn add_missing(&self, trees: &mut Vec<WorkTree>) {
+        trees.sort_by(|a, b| key_of(a).cmp(&key_of(b)));
+        let mut missing = Vec::new();
+        for (key, works) in &self.works {
+            let found = trees.binary_search_by(|tree| key_of(tree).cmp(&(&key.0, &key.1)));
+            let there = found.ok().and_then(|index| trees.get(index));
+            let others =
+                works.iter().filter(|(source, _)| !there.is_some_and(|tree| is_of(tree, source)));
+            missing.extend(others.map(|(source, work)| work.alone(source)));
+        }
+        if !missing.is_empty() {
+            trees.append(&mut missing);
+            trees.sort_by(|a, b| key_of(a).cmp(&key_of(b)));
+        }
+    }
 }
 
-/// One work from the hub with its report; `None` if neither has it.
-pub fn one(
-    all: &[ReportedSource],
-    key: &(String, String),
-    there: Option<&WorkTree>,
-) -> Option<WorkTree> {
-    let reported = all.iter().find_map(|one| {
-        let work = one.report.works.iter().find(|work| work.is(&key.0, &key.1))?;
-        // A work of another source with this name is shown unchanged.
-        there.is_none_or(|tree| one.is_of(tree)).then_some((one, work))
-    });
-    let mut tree = match (there, reported) {
-        (Some(tree), _) => tree.clone(),
-        (None, Some((one, work))) => work.alone(&one.source),
-        (None, None) => return None,
-    };
-    if let Some((_, work)) = reported {
-        work.mark(&mut tree);
-    }
-    Some(tree)
+fn key_of(tree: &WorkTree) -> (&String, &String) {
+    (&tree.work.cluster, &tree.work.work)
+}
+
+fn is_of(tree: &WorkTree, source: &str) -> bool {
+    tree.work.source.as_deref() == Some(source)
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::status::source::HeldChanges;
 use gitwork_core::model::digest::Digest;
@@ -61,6 +63,12 @@ fn reported(works: Vec<(WorkKey, WorkState)>) -> SourceReport {
 fn shown(cluster: &str, work: &str, source: &str) -> WorkTree {
     ReportedWork { cluster: cluster.into(), work: work.into(), ..ReportedWork::default() }
         .alone(source)
+}
+
+fn apply(all: &[ReportedSource], trees: &mut Vec<WorkTree>) {
+    let reported = ReportedWorks::of(all);
+    trees.iter_mut().for_each(|tree| reported.mark(tree));
+    reported.add_missing(trees);
 }
 
 #[test]
@@ -170,11 +178,10 @@ fn report_marks_works_and_adds_works_missing_on_hub() {
         "b/new fleet suspended 0",
     ];
     assert_eq!(reported, expected);
-    let taken = ("a".to_owned(), "taken".to_owned());
-    let other = shown("a", "taken", "other");
-    assert_eq!(one(&all, &taken, Some(&other)), Some(other));
-    assert_eq!(one(&all, &taken, None).unwrap().work.state, State::Failed);
-    assert_eq!(one(&all, &("z".into(), "z".into()), None), None);
+    let works = ReportedWorks::of(&all);
+    let taken = works.missing(&("a".into(), "taken".into())).unwrap().work;
+    assert_eq!((taken.state, taken.reported), (State::Failed, true));
+    assert_eq!(works.missing(&("z".into(), "z".into())), None);
     // An unknown state of a newer version is ignored.
     let strange = ReportedWork { state: "gone".into(), ..all[0].report.works[0].clone() };
     let mut tree = shown("a", "web", "fleet");
