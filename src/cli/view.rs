@@ -54,8 +54,8 @@ struct ShownWorks<'a> {
     options: &'a ViewOptions,
     table: Table,
     progress: HubReadProgress,
-    /// The printed works, by cluster and name.
-    printed: HashSet<(String, String)>,
+    /// The printed works, by cluster, name and source: two sources can want works of one name.
+    printed: HashSet<(String, String, Option<String>)>,
 }
 
 impl<'a> ShownWorks<'a> {
@@ -79,7 +79,9 @@ impl<'a> ShownWorks<'a> {
     }
 
     fn new_works<'b>(&mut self, works: impl Iterator<Item = &'b WorkTree>) -> Vec<&'b WorkTree> {
-        let key = |tree: &WorkTree| (tree.work.cluster.clone(), tree.work.work.clone());
+        let key = |WorkTree { work, .. }: &WorkTree| {
+            (work.cluster.clone(), work.work.clone(), work.source.clone())
+        };
         works.filter(|tree| self.printed.insert(key(tree))).collect()
     }
 
@@ -170,4 +172,43 @@ fn print(args: &ViewArgs, mut shown: ShownWorks<'_>, fleet: &Fleet) -> Result<Ex
         }
     }
     Ok(if args.exit_code && is_held(&works, reports) { Exit::Held } else { Exit::Done })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::source_args::FilterArgs;
+    use super::*;
+
+    #[test]
+    fn each_work_is_printed_once_below_one_header() {
+        let options = ViewOptions {
+            view: View::Works,
+            format: ViewFormat::Table,
+            filter: FilterArgs::default().filter().unwrap(),
+            states: Vec::new(),
+        };
+        let work = |name: &str, source: &str| {
+            let labels = json!({ "gitwork.dev/source": source });
+            let metadata = json!({ "namespace": "edge-7", "name": name, "labels": labels });
+            WorkTree::of(&json!({ "metadata": metadata }), |_| false)
+        };
+        let mut shown = ShownWorks::new(&options);
+        let mut lines = |works: &[WorkTree]| {
+            let new = shown.new_works(works.iter());
+            shown
+                .lines(&new)
+                .iter()
+                .map(|line| anstream::adapter::strip_str(line).to_string())
+                .collect::<Vec<_>>()
+        };
+        let first = lines(&[work("web", "fleet")]);
+        assert!(first.len() == 2 && first[0].starts_with("CLUSTER"), "{first:?}");
+        // The list begins again, and another source wants a work of this name.
+        let all = [work("web", "fleet"), work("web", "other"), work("db", "fleet")];
+        let rest = lines(&all);
+        assert!(rest.len() == 2 && rest.iter().all(|line| line.starts_with("edge-7 ")), "{rest:?}");
+        assert!(lines(&all).is_empty());
+    }
 }

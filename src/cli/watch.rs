@@ -7,7 +7,6 @@ use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use futures::stream::BoxStream;
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::json;
@@ -28,7 +27,7 @@ use gitwork_core::text::style::ColorMode;
 use gitwork_core::text::truncate::truncate_columns;
 use gitwork_core::text::yaml;
 use gitwork_hub::fleet;
-use gitwork_hub::fleet::{FleetError, Selection};
+use gitwork_hub::fleet::{FleetError, Selection, ViewEvents};
 use gitwork_report::status::live::{LiveWorks, ViewEvent, ViewTransition};
 use gitwork_report::status::print;
 use gitwork_report::status::tree::WorkTree;
@@ -65,8 +64,6 @@ pub async fn follow(
 fn is_screen() -> bool {
     io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
-
-type Changes = BoxStream<'static, Result<ViewEvent, FleetError>>;
 
 /// The watch of the hub ended, although it reconnects by itself.
 #[derive(Debug, thiserror::Error)]
@@ -112,7 +109,7 @@ async fn reader_gone() {
 
 /// One line or document for each transition.
 async fn append(
-    mut changes: Changes,
+    mut changes: ViewEvents,
     mut live: LiveWorks,
     options: &ViewOptions,
 ) -> Result<Exit, CommandError> {
@@ -229,7 +226,7 @@ fn write_raw(text: &str) -> Result<(), CommandError> {
 
 /// Draws the view in place. Its last state stays on the terminal.
 async fn draw(
-    mut changes: Changes,
+    mut changes: ViewEvents,
     mut live: LiveWorks,
     options: &ViewOptions,
 ) -> Result<Exit, CommandError> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::ready;
 
 use futures::FutureExt as _;
-use futures::future::{join, join3};
+use futures::future::join3;
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use kube::Client;
 use serde_json::Value;
@@ -77,6 +77,9 @@ pub struct Fleet {
     /// The reports of their sources; the works include them already.
     pub reports: Result<Vec<ReportedSource>, FleetError>,
 }
+
+/// What happens on the hub, and errors that a view can show while it goes on.
+pub type ViewEvents = BoxStream<'static, Result<ViewEvent, FleetError>>;
 
 /// Lists the works that gitwork wrote.
 pub async fn fleet(client: &Client, selection: &Selection) -> Result<Fleet, FleetError> {
@@ -205,10 +208,7 @@ pub async fn reach_of(client: &Client, cluster: &ClusterName) -> ClusterReachabi
 
 /// The works that gitwork wrote and their changes, without end. Unreachable clusters and reports
 /// come before the first works. After an error the list starts again, with exponential backoff.
-pub fn watch(
-    client: &Client,
-    selection: &Selection,
-) -> BoxStream<'static, Result<ViewEvent, FleetError>> {
+pub fn watch(client: &Client, selection: &Selection) -> ViewEvents {
     let works = Resource::works(client, selection.cluster.as_ref());
     let labels = selection.labels();
     let works = works.watch(Some(&labels), |work| work_tree(&work)).map(|event| {
@@ -223,31 +223,32 @@ pub fn watch(
             }
         })
     });
-    let changes = stream::select(
-        stream::select(works, watch_reachability(client)),
-        watch_reports(client, selection),
-    );
-    facts_first(client, selection).chain(changes).boxed()
+    let changes = stream::select(watch_reachability(client), watch_reports(client, selection));
+    after_facts(client, selection, works.boxed(), changes)
 }
 
-/// What else belongs to the state of a work, as far as it can be read.
-fn facts_first(
+/// The works, after what else belongs to their states, as far as it can be read; and then its
+/// `changes`, too.
+fn after_facts(
     client: &Client,
     selection: &Selection,
-) -> impl Stream<Item = Result<ViewEvent, FleetError>> + use<> {
+    mut works: ViewEvents,
+    changes: impl Stream<Item = Result<ViewEvent, FleetError>> + Send + 'static,
+) -> ViewEvents {
     let (client, selection) = (client.clone(), selection.clone());
-    let facts = async move {
-        let (lost, reports) = join(unreachable(&client), reports(&client, &selection)).await;
+    let first = async move {
+        let (first, lost, reports) =
+            join3(works.next(), unreachable(&client), reports(&client, &selection)).await;
         let facts = [lost.map(ViewEvent::Unreachable), reports.map(ViewEvent::Reported)];
-        // The watches of the two say why it cannot be read.
-        stream::iter(facts.into_iter().flatten().map(Ok))
+        let first = facts.into_iter().flatten().map(Ok).chain(first);
+        stream::iter(first).chain(stream::select(works, changes))
     };
-    facts.flatten_stream()
+    first.flatten_stream().boxed()
 }
 
 /// The unreachable clusters, whenever they change. Without permission on ManagedClusters there are
 /// no events.
-fn watch_reachability(client: &Client) -> BoxStream<'static, Result<ViewEvent, FleetError>> {
+fn watch_reachability(client: &Client) -> ViewEvents {
     let mut lost: BTreeMap<String, BTreeSet<ClusterName>> = BTreeMap::new();
     let mut last = None;
     let reachability = |cluster: Value| {
@@ -287,10 +288,7 @@ fn watch_reachability(client: &Client) -> BoxStream<'static, Result<ViewEvent, F
 }
 
 /// The reports of sources, whenever they change. Without permission on Leases there are no events.
-fn watch_reports(
-    client: &Client,
-    selection: &Selection,
-) -> BoxStream<'static, Result<ViewEvent, FleetError>> {
+fn watch_reports(client: &Client, selection: &Selection) -> ViewEvents {
     let mut known: BTreeMap<String, ReportedSource> = BTreeMap::new();
     let mut is_listed = false;
     let labels = selection.report_labels();

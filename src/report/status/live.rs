@@ -179,6 +179,9 @@ impl LiveWorks {
     }
 
     fn reach(&mut self, lost: BTreeSet<ClusterName>) -> Vec<ViewTransition> {
+        if self.unreachable == lost {
+            return Vec::new();
+        }
         self.unreachable = lost;
         self.refresh_all(&self.works.keys().cloned().collect())
     }
