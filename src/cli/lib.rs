@@ -43,6 +43,7 @@ mod memory;
 mod new_files;
 mod no_match;
 mod output;
+mod printer;
 mod progress;
 mod published_facts;
 mod read_args;

@@ -1,7 +1,7 @@
 //! How far a long read has come, on the terminal at stderr.
 
-use std::cell::Cell;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often the line is written.
@@ -10,9 +10,14 @@ const EVERY: Duration = Duration::from_millis(500);
 /// One line that is written over, and removed at the end.
 pub struct HubReadProgress {
     is_terminal: bool,
-    /// When the line was written last.
-    written: Cell<Option<Instant>>,
-    is_shown: Cell<bool>,
+    line: Mutex<Line>,
+}
+
+#[derive(Default)]
+struct Line {
+    /// When it was written last.
+    written: Option<Instant>,
+    is_shown: bool,
 }
 
 impl HubReadProgress {
@@ -20,31 +25,37 @@ impl HubReadProgress {
     pub fn start() -> Self {
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let is_terminal = io::stderr().is_terminal() && !is_dumb;
-        Self { is_terminal, written: Cell::new(None), is_shown: Cell::new(false) }
+        Self { is_terminal, line: Mutex::default() }
     }
 
-    /// So many works were read, and others follow.
+    /// So many works were read, and others follow. Does not wait for [`Self::above`].
     pub fn works(&self, count: usize) {
-        let is_fresh = self.written.get().is_some_and(|written| written.elapsed() < EVERY);
-        if !self.is_terminal || is_fresh {
-            return;
+        let Ok(mut line) = self.line.try_lock() else { return };
+        let is_fresh = line.written.is_some_and(|written| written.elapsed() < EVERY);
+        if self.is_terminal && !is_fresh {
+            *line = Line { written: Some(Instant::now()), is_shown: true };
+            write(&format!("\rreading the hub: {count} works so far"));
         }
-        self.written.set(Some(Instant::now()));
-        self.is_shown.set(true);
-        write(&format!("\rreading the hub: {count} works so far"));
     }
 
-    /// Removes the line, until more works were read.
-    pub fn clear(&self) {
-        if self.is_shown.replace(false) {
-            write("\r\u{1b}[K");
-        }
+    /// Removes the line, and calls what writes to the same terminal.
+    pub fn above<T>(&self, print: impl FnOnce() -> T) -> T {
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        line.remove();
+        print()
+    }
+
+    /// Removes the line.
+    pub fn remove(&self) {
+        self.above(|| ());
     }
 }
 
-impl Drop for HubReadProgress {
-    fn drop(&mut self) {
-        self.clear();
+impl Line {
+    fn remove(&mut self) {
+        if std::mem::take(&mut self.is_shown) {
+            write("\r\u{1b}[K");
+        }
     }
 }
 

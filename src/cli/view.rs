@@ -2,10 +2,12 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use super::error::CommandError;
 use super::exit::Exit;
 use super::hub::runtime;
+use super::printer::Printer;
 use super::progress::HubReadProgress;
 use super::view_args::{View, ViewArgs, ViewFormat, ViewOptions};
 use super::{output, watch};
@@ -32,10 +34,14 @@ pub fn show(args: &ViewArgs, view: View) -> Result<Exit, CommandError> {
         if args.watch {
             return watch::follow(&client, &selection, &options).await;
         }
-        let shown = RefCell::new(ShownWorks::new(&options));
-        let Some(fleet) = read(&client, &selection, &shown, args.exit_code).await? else {
+        let mut shown = ShownWorks::new(&options);
+        let read = read(&client, &selection, &mut shown, args.exit_code).await;
+        let is_read = shown.printer.end()?;
+        shown.progress.remove();
+        if !is_read && !args.exit_code {
             return Ok(Exit::Done);
-        };
+        }
+        let Some(fleet) = read? else { return Ok(Exit::Done) };
         if let Err(why) = &fleet.unreachable {
             output::note_failure("cannot read which clusters are unreachable", why);
         }
@@ -45,7 +51,7 @@ pub fn show(args: &ViewArgs, view: View) -> Result<Exit, CommandError> {
         if let Some(error) = no_match(args, &options, (&client, &selection), &fleet.works).await {
             return Err(error);
         }
-        print(args, shown.into_inner(), &fleet)
+        print(args, shown, &fleet)
     })
 }
 
@@ -53,29 +59,31 @@ pub fn show(args: &ViewArgs, view: View) -> Result<Exit, CommandError> {
 struct ShownWorks<'a> {
     options: &'a ViewOptions,
     table: Table,
-    progress: HubReadProgress,
+    progress: Arc<HubReadProgress>,
+    printer: Printer,
     /// The printed works, by cluster, name and source: two sources can want works of one name.
     printed: HashSet<(String, String, Option<String>)>,
 }
 
 impl<'a> ShownWorks<'a> {
     fn new(options: &'a ViewOptions) -> Self {
-        let (table, progress) = (options.table(), HubReadProgress::start());
-        Self { options, table, progress, printed: HashSet::new() }
+        let progress = Arc::new(HubReadProgress::start());
+        let printer = Printer::start(Arc::clone(&progress), output::write);
+        Self { options, table: options.table(), progress, printer, printed: HashSet::new() }
     }
 
-    /// Prints the works that are selected and new. Returns `false` if the reader has closed the
-    /// pipe.
-    fn print(&mut self, works: &[WorkTree]) -> Result<bool, CommandError> {
+    /// Prints the works that are selected and new. Returns `false` if nothing can be printed any
+    /// more.
+    fn print(&mut self, works: &[WorkTree]) -> bool {
         if !self.options.is_text() {
-            return Ok(true);
+            return true;
         }
         let works = self.new_works(works.iter().filter(|tree| self.options.matches(tree)));
         if works.is_empty() {
-            return Ok(true);
+            return true;
         }
-        self.progress.clear();
-        output::write(&(self.lines(&works).join("\n") + "\n"))
+        let lines = self.lines(&works);
+        self.printer.print(lines.join("\n") + "\n")
     }
 
     fn new_works<'b>(&mut self, works: impl Iterator<Item = &'b WorkTree>) -> Vec<&'b WorkTree> {
@@ -91,27 +99,26 @@ impl<'a> ShownWorks<'a> {
     }
 }
 
-/// Reads the hub, and shows the works as they come. `None` if the reader of the pipe is gone, and
+/// Reads the hub, and shows the works as they come. `None` if they cannot be shown any more, and
 /// the end is not asked for.
 async fn read(
     client: &Client,
     selection: &Selection,
-    shown: &RefCell<ShownWorks<'_>>,
+    shown: &mut ShownWorks<'_>,
     to_end: bool,
-) -> Result<Option<Fleet>, CommandError> {
+) -> Result<Option<Fleet>, FleetError> {
+    let shown = RefCell::new(shown);
     let read = || async {
         let mut list = FleetList::start(client, selection).await?;
         while let Some(works) = list.next().await? {
-            match shown.borrow_mut().print(works) {
-                Ok(is_read) if is_read || to_end => {}
-                Ok(_) => return Ok(Ok(None)),
-                Err(error) => return Ok(Err(error)),
+            if !shown.borrow_mut().print(works) && !to_end {
+                return Ok(None);
             }
             shown.borrow().progress.works(list.count());
         }
-        Ok::<_, FleetError>(Ok(Some(list.end())))
+        Ok(Some(list.end()))
     };
-    retry_transient(read).await?
+    retry_transient(read).await
 }
 
 /// The error that `--cluster` and `--work` select none of these works, in any state.
@@ -157,7 +164,6 @@ fn print(args: &ViewArgs, mut shown: ShownWorks<'_>, fleet: &Fleet) -> Result<Ex
     let (options, all) = (shown.options, &fleet.works);
     let reports = fleet.reports.as_deref().unwrap_or_default();
     let works: Vec<&WorkTree> = all.iter().filter(|tree| options.matches(tree)).collect();
-    shown.progress.clear();
     match options.format {
         ViewFormat::Json => output::json(&options.value(&works, reports))?,
         ViewFormat::Yaml => output::print(&yaml::write(&options.value(&works, reports)))?,

@@ -292,22 +292,26 @@ async fn views_read_many_works_at_once_or_in_pages() {
         assert_eq!(shown().await, at_once, "the same from pages");
         assert_eq!((faults.count(is_page), faults.count(is_whole)), (3, 2));
     }
-    // `script` gives the command a terminal. The first page has come, and others follow.
     let kubeconfig = cluster.kubeconfig_path();
-    let status = format!(
-        "exec {} status --source-id {source} --kubeconfig {}",
-        env!("CARGO_BIN_EXE_gitwork"),
-        kubeconfig.display()
-    );
-    let mut command = Command::new("script");
-    command.args(["-qefc", &status, "/dev/null"]).env("TERM", "xterm").stdin(Stdio::null());
-    let shown = String::from_utf8(command.output().unwrap().stdout).unwrap();
     let note = format!("\rreading the hub: {} works so far", limits::HUB_LIST_PAGE);
-    let (head, tail) = shown.split_once(&note).expect(&shown);
-    // The first page is there by then; the others follow.
-    assert_eq!(head.matches(namespace.as_str()).count(), limits::HUB_LIST_PAGE as usize);
-    assert_eq!(tail.matches(&format!("{namespace} ")).count(), 7);
-    assert!(tail.contains("\r\u{1b}[K"), "{shown:?}");
+    // The first page has come, and others follow. No work has failed.
+    for (states, printed) in [("failed", 0), ("pending,failed", count)] {
+        let status = format!(
+            "exec {} status --source-id {source} --state {states} --kubeconfig {}",
+            env!("CARGO_BIN_EXE_gitwork"),
+            kubeconfig.display()
+        );
+        // `script` gives the command a terminal.
+        let mut command = Command::new("script");
+        command.args(["-qefc", &status, "/dev/null"]).env("TERM", "xterm").stdin(Stdio::null());
+        let shown = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        assert!(printed > 0 || shown.contains(&note), "{shown:?}");
+        assert!(shown.matches(&note).count() <= shown.matches("\r\u{1b}[K").count(), "{shown:?}");
+        // The line is gone before works are printed.
+        let texts = shown.split(&note).flat_map(|text| text.split("\r\u{1b}[K"));
+        let rows = texts.flat_map(str::lines).filter(|row| row.starts_with(namespace.as_str()));
+        assert_eq!(rows.count(), printed, "{shown:?}");
+    }
     for (view, first) in [("status", "CLUSTER"), ("tree", "WORK")] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gitwork"));
         command.args([view, "--source-id", source.as_str(), "--kubeconfig"]).arg(&kubeconfig);
