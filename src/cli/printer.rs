@@ -2,8 +2,9 @@
 //! does not hold up the read of the hub, which the API server would end.
 
 use std::sync::Arc;
-use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
+
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::error::CommandError;
 use super::progress::HubReadProgress;
@@ -11,7 +12,7 @@ use super::progress::HubReadProgress;
 /// Texts on their way to stdout.
 pub struct Printer {
     /// `None` once no text follows.
-    texts: Option<Sender<String>>,
+    texts: Option<UnboundedSender<String>>,
     /// Gives `false` if the reader has closed the pipe.
     thread: Option<JoinHandle<Result<bool, CommandError>>>,
 }
@@ -22,9 +23,9 @@ impl Printer {
         progress: Arc<HubReadProgress>,
         write: impl Fn(&str) -> Result<bool, CommandError> + Send + 'static,
     ) -> Self {
-        let (texts, received) = mpsc::channel::<String>();
+        let (texts, mut received) = unbounded_channel::<String>();
         let print_all = move || {
-            for text in received {
+            while let Some(text) = received.blocking_recv() {
                 if !progress.above(|| write(&text))? {
                     return Ok(false);
                 }
@@ -59,6 +60,8 @@ impl Drop for Printer {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
 
     #[test]
