@@ -62,7 +62,13 @@ struct Demo {
 fn main() -> Result<()> {
     let args = Args::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(demo(&args))?;
+    runtime.block_on(async {
+        tokio::select! {
+            ended = demo(&args) => ended,
+            // The daemon and the agents end with it, too: no step would come to its end.
+            interrupted = tokio::signal::ctrl_c() => Ok(interrupted?),
+        }
+    })?;
     // The threads of the daemon and the agents still run; the control plane ends with this process.
     std::process::exit(0);
 }
@@ -115,8 +121,7 @@ async fn demo(args: &Args) -> Result<()> {
         return Ok(());
     }
     print_step("Push to the repository and watch; Ctrl-C ends the demo");
-    tokio::signal::ctrl_c().await?;
-    Ok(())
+    std::future::pending().await
 }
 
 impl Demo {
