@@ -25,6 +25,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
 
 #[allow(dead_code, reason = "the tests use more of it")]
 #[path = "../tests/harness/gitea.rs"]
@@ -63,10 +64,12 @@ fn main() -> Result<()> {
     let args = Args::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
         tokio::select! {
             ended = demo(&args) => ended,
-            // The daemon and the agents end with it, too: no step would come to its end.
+            // The daemon and the agents end with them, too: no step would come to its end.
             interrupted = tokio::signal::ctrl_c() => Ok(interrupted?),
+            _ = terminate.recv() => Ok(()),
         }
     })?;
     // The threads of the daemon and the agents still run; the control plane ends with this process.

@@ -54,7 +54,7 @@ impl Printer {
 impl Drop for Printer {
     /// What was printed before an error is not lost.
     fn drop(&mut self) {
-        let _shown_is_another_error = self.end();
+        let _another_error_is_shown = self.end();
     }
 }
 

@@ -184,17 +184,11 @@ fn print(args: &ViewArgs, mut shown: ShownWorks<'_>, fleet: &Fleet) -> Result<Ex
 mod tests {
     use serde_json::json;
 
-    use super::super::source_args::FilterArgs;
     use super::*;
 
     #[test]
     fn each_work_is_printed_once_below_one_header() {
-        let options = ViewOptions {
-            view: View::Works,
-            format: ViewFormat::Table,
-            filter: FilterArgs::default().filter().unwrap(),
-            states: Vec::new(),
-        };
+        let options = ViewOptions::table_of_all();
         let work = |name: &str, source: &str| {
             let labels = json!({ "gitwork.dev/source": source });
             let metadata = json!({ "namespace": "edge-7", "name": name, "labels": labels });

@@ -97,6 +97,13 @@ pub struct ViewOptions {
 }
 
 impl ViewOptions {
+    /// All works, as a table.
+    #[cfg(test)]
+    pub(super) fn table_of_all() -> Self {
+        let filter = FilterArgs::default().filter().unwrap();
+        Self { view: View::Works, format: ViewFormat::Table, filter, states: Vec::new() }
+    }
+
     /// Whether a work is selected.
     pub fn matches(&self, tree: &WorkTree) -> bool {
         self.matches_name(&tree.work.cluster, &tree.work.work)

@@ -324,17 +324,11 @@ fn frame(live: &LiveWorks, options: &ViewOptions, note: Option<&str>) -> String 
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::source_args::FilterArgs;
     use super::*;
 
     #[test]
     fn works_are_drawn_before_the_first_list_is_complete() {
-        let options = ViewOptions {
-            view: View::Works,
-            format: ViewFormat::Table,
-            filter: FilterArgs::default().filter().unwrap(),
-            states: Vec::new(),
-        };
+        let options = ViewOptions::table_of_all();
         let work = json!({"metadata": {"namespace": "edge-7", "name": "web"}});
         let mut live = LiveWorks::new(false);
         live.apply(ViewEvent::ListStarted);

@@ -5,7 +5,7 @@ use std::future::ready;
 
 use futures::FutureExt as _;
 use futures::future::join3;
-use futures::stream::{self, BoxStream, Stream, StreamExt};
+use futures::stream::{self, BoxStream, StreamExt};
 use kube::Client;
 use serde_json::Value;
 use tokio::time::timeout;
@@ -223,31 +223,25 @@ pub fn watch(client: &Client, selection: &Selection) -> ViewEvents {
             }
         })
     });
-    let changes = stream::select(watch_reachability(client), watch_reports(client, selection));
-    after_facts(client, selection, works.boxed(), changes)
+    after_facts(works.boxed(), watch_reachability(client), watch_reports(client, selection))
 }
 
-/// The works, after what else belongs to their states, as far as it can be read; and then its
-/// `changes`, too.
+/// The works, after the first event of what else belongs to their states; then whatever comes.
 fn after_facts(
-    client: &Client,
-    selection: &Selection,
     mut works: ViewEvents,
-    changes: impl Stream<Item = Result<ViewEvent, FleetError>> + Send + 'static,
+    mut reachability: ViewEvents,
+    mut reports: ViewEvents,
 ) -> ViewEvents {
-    let (client, selection) = (client.clone(), selection.clone());
     let first = async move {
-        let (first, lost, reports) =
-            join3(works.next(), unreachable(&client), reports(&client, &selection)).await;
-        let facts = [lost.map(ViewEvent::Unreachable), reports.map(ViewEvent::Reported)];
-        let first = facts.into_iter().flatten().map(Ok).chain(first);
-        stream::iter(first).chain(stream::select(works, changes))
+        let (work, lost, report) = join3(works.next(), reachability.next(), reports.next()).await;
+        let changes = stream::select(works, stream::select(reachability, reports));
+        stream::iter([lost, report, work].into_iter().flatten()).chain(changes)
     };
     first.flatten_stream().boxed()
 }
 
-/// The unreachable clusters, whenever they change. Without permission on ManagedClusters there are
-/// no events.
+/// The unreachable clusters, whenever they change. None if they cannot be read at first, as without
+/// permission on ManagedClusters.
 fn watch_reachability(client: &Client) -> ViewEvents {
     let mut lost: BTreeMap<String, BTreeSet<ClusterName>> = BTreeMap::new();
     let mut last = None;
@@ -274,23 +268,27 @@ fn watch_reachability(client: &Client) -> ViewEvents {
                 true
             }
             Ok(ResourceEvent::ListCompleted) => true,
+            Err(_) if last.is_none() => {
+                lost.clear();
+                true
+            }
             Err(_) => false,
         };
+        if !is_complete {
+            return ready(None);
+        }
         let now: BTreeSet<ClusterName> = lost.values().flatten().cloned().collect();
-        let is_news = is_complete && last.as_ref() != Some(&now);
-        let change = is_news.then(|| {
-            last = Some(now.clone());
-            Ok(ViewEvent::Unreachable(now))
-        });
-        ready(change)
+        let before = last.replace(now.clone());
+        ready((before.as_ref() != Some(&now)).then_some(Ok(ViewEvent::Unreachable(now))))
     });
     changes.boxed()
 }
 
-/// The reports of sources, whenever they change. Without permission on Leases there are no events.
+/// The reports of sources, whenever they change. None if they cannot be read at first, as without
+/// permission on Leases.
 fn watch_reports(client: &Client, selection: &Selection) -> ViewEvents {
     let mut known: BTreeMap<String, ReportedSource> = BTreeMap::new();
-    let mut is_listed = false;
+    let (mut is_listed, mut is_first) = (false, true);
     let labels = selection.report_labels();
     let leases = Resource::leases(client, &selection.home);
     let selection = selection.clone();
@@ -309,10 +307,14 @@ fn watch_reports(client: &Client, selection: &Selection) -> ViewEvents {
                 known.retain(|source, _| Some(source) != gone.as_ref());
             }
             Ok(ResourceEvent::ListCompleted) => is_listed = true,
+            Err(_) if is_first => {
+                known.clear();
+                is_listed = true;
+            }
             Err(_) => return ready(None),
         }
-        let change = is_listed.then(|| Ok(ViewEvent::Reported(known.values().cloned().collect())));
-        ready(change)
+        is_first &= !is_listed;
+        ready(is_listed.then(|| Ok(ViewEvent::Reported(known.values().cloned().collect()))))
     });
     changes.boxed()
 }

@@ -207,5 +207,16 @@ mod tests {
         let name = |work: Value| work["metadata"]["name"].as_str().unwrap().to_owned();
         let listed = works.list(None, name).await.unwrap();
         assert_eq!(listed, ["a", "b", "c"], "none is there twice");
+
+        let (mut list, mut listed, mut counts) = (ResourceList::new(None), Vec::new(), Vec::new());
+        loop {
+            match list.next(&works, name).await.unwrap() {
+                ListPart::Objects(objects) => listed.extend(objects),
+                ListPart::Again => listed.clear(),
+                ListPart::End(_) => break,
+            }
+            counts.push(listed.len());
+        }
+        assert_eq!(counts, [2, 0, 3, 0, 2, 3]);
     }
 }

@@ -366,6 +366,19 @@ async fn followed_view_shows_works_before_its_list_is_complete() {
     let rest: Vec<ViewEvent> = works.take(8).collect().await;
     assert_eq!(rest.last(), Some(&ViewEvent::ListCompleted));
 
+    // What else belongs to the states of works comes before them, and is read once.
+    let faults = Faults::none();
+    faults.next(usize::MAX, Fault::LoseRequest, |seen| seen.path == "/version");
+    let client = client::client_with(cluster.config(), &faults).unwrap();
+    let first: Vec<_> = fleet::watch(&client, &selection).take(3).collect().await;
+    assert!(matches!(first[..2], [Ok(ViewEvent::Unreachable(_)), Ok(ViewEvent::Reported(_))]));
+    assert_eq!(first[2], Ok(ViewEvent::ListStarted));
+    let is_first_page_of_clusters = |seen: &Seen| {
+        let is_first_page = seen.query.contains("limit=") && !seen.query.contains("continue=");
+        seen.path.ends_with("/managedclusters") && is_first_page
+    };
+    assert_eq!(faults.count(is_first_page_of_clusters), 1);
+
     let before = faults.count(Seen::is_list);
     let mut list = FleetList::start(&client, &selection).await.unwrap();
     let first = list.next().await.unwrap().unwrap().len();

@@ -182,6 +182,9 @@ fn report_marks_works_and_adds_works_missing_on_hub() {
     let taken = works.missing(&("a".into(), "taken".into())).unwrap().work;
     assert_eq!((taken.state, taken.reported), (State::Failed, true));
     assert_eq!(works.missing(&("z".into(), "z".into())), None);
+    let mut other = shown("a", "taken", "other");
+    works.mark(&mut other);
+    assert_eq!(other, shown("a", "taken", "other"));
     // An unknown state of a newer version is ignored.
     let strange = ReportedWork { state: "gone".into(), ..all[0].report.works[0].clone() };
     let mut tree = shown("a", "web", "fleet");
