@@ -1,6 +1,6 @@
 //! The hub on a real kube-apiserver, with faults in between.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -378,6 +378,16 @@ async fn followed_view_shows_works_before_its_list_is_complete() {
         seen.path.ends_with("/managedclusters") && is_first_page
     };
     assert_eq!(faults.count(is_first_page_of_clusters), 1);
+
+    // A tenant may read neither.
+    let forbidden = Fault::Answer { code: 403, retry_after_seconds: None };
+    let is_fact =
+        |seen: &Seen| ["/managedclusters", "/leases"].iter().any(|kind| seen.path.ends_with(kind));
+    faults.next(usize::MAX, forbidden, is_fact);
+    let first = fleet::watch(&client, &selection).take(3).collect::<Vec<_>>();
+    let first = tokio::time::timeout(DEADLINE, first).await.unwrap();
+    let none = [ViewEvent::Unreachable(BTreeSet::new()), ViewEvent::Reported(Vec::new())];
+    assert_eq!(first, none.into_iter().chain([ViewEvent::ListStarted]).map(Ok).collect::<Vec<_>>());
 
     let before = faults.count(Seen::is_list);
     let mut list = FleetList::start(&client, &selection).await.unwrap();
