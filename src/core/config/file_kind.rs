@@ -1,7 +1,7 @@
 //! The kinds of configuration files, and their JSON Schemas.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use schemars::Schema;
 use schemars::generate::SchemaSettings;
@@ -52,12 +52,12 @@ impl FileKind {
         }
     }
 
-    /// The schema, generated once.
+    /// The schema, generated once. All kinds together take 4 ms, and most commands need few.
     pub(super) fn cached_schema(self) -> &'static Value {
-        static SCHEMAS: LazyLock<BTreeMap<FileKind, Value>> =
-            LazyLock::new(|| FileKind::ALL.map(|kind| (kind, kind.schema())).into());
+        static SCHEMAS: LazyLock<BTreeMap<FileKind, OnceLock<Value>>> =
+            LazyLock::new(|| FileKind::ALL.map(|kind| (kind, OnceLock::new())).into());
         // The table has every kind.
-        SCHEMAS.get(&self).unwrap_or(&Value::Null)
+        SCHEMAS.get(&self).map_or(&Value::Null, |cached| cached.get_or_init(|| self.schema()))
     }
 
     /// The JSON Schema (draft 2020-12) of the file.
