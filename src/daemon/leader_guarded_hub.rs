@@ -42,6 +42,9 @@ impl Hub for LeaderGuardedHub {
     fn watch(&self, source: &SourceId) -> BoxStream<'static, HubEvent> {
         self.hub.watch(source)
     }
+    fn connect_ahead(&self) -> BoxFuture<'_, ()> {
+        self.hub.connect_ahead()
+    }
     fn list<'a>(
         &'a self,
         source: Option<&'a SourceId>,

@@ -1,6 +1,7 @@
 //! The connection to the hub's API server: requests with a time limit, and credentials that are
 //! read again when they rotate.
 
+use futures::future::join_all;
 use http::{Request, StatusCode};
 use kube::Client;
 use serde::Deserialize;
@@ -103,13 +104,22 @@ impl HubConnection {
     /// say what it is gets requests for pages.
     pub async fn lists_from_memory(&self) -> bool {
         let ask = || async {
-            let request = Request::get("/version").body(Vec::new());
-            let request = request.map_err(|error| unavailable(error.to_string()))?;
-            let response = self.api.send(request).await.map_err(no_response)?;
+            let response = self.ask_version().await?;
             let version: Option<ServerVersion> = serde_json::from_slice(&response.body).ok();
             Ok::<_, HubError>(version.is_some_and(|version| version.lists_from_memory()))
         };
         self.lists_from_memory.get_or_try_init(ask).await.is_ok_and(|is_so| *is_so)
+    }
+
+    /// Opens this many connections, by a small request over each.
+    pub async fn connect_ahead(&self, connections: usize) {
+        join_all((0..connections).map(|_| self.ask_version())).await;
+    }
+
+    async fn ask_version(&self) -> Result<ApiResponse, HubError> {
+        let request = Request::get("/version").body(Vec::new());
+        let request = request.map_err(|error| unavailable(error.to_string()))?;
+        self.api.send(request).await.map_err(no_response)
     }
 
     /// Reads the credentials again. Gives whether to send the request again.

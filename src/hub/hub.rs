@@ -19,6 +19,11 @@ pub trait Hub: Send + Sync + 'static {
     /// The works and replica sets of one source, then their changes, without end. Reconnects by
     /// itself.
     fn watch(&self, source: &SourceId) -> BoxStream<'static, HubEvent>;
+    /// Opens as many connections as writes can be in flight, so that the first writes do not wait
+    /// for them. A failure is left to the writes.
+    fn connect_ahead(&self) -> BoxFuture<'_, ()> {
+        ready(()).boxed()
+    }
     /// The ManifestWorks and ManifestWorkReplicaSets of one source, or all ManifestWorks and the
     /// ManifestWorkReplicaSets of all sources.
     fn list<'a>(

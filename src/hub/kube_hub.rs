@@ -12,7 +12,7 @@ use crate::events::EventRecorder;
 use crate::lease_client::LeaseClient;
 use crate::record::RecordStore;
 use crate::work_client::WorkClient;
-use crate::{Hub, HubError, HubEvent, NAMESPACE, StoredRecord, directives};
+use crate::{Hub, HubError, HubEvent, NAMESPACE, StoredRecord, directives, limits};
 use gitwork_core::model::name::{CommitId, SourceId, WorkKey};
 use gitwork_core::plan::Effect;
 use gitwork_core::plan::directives::Directives;
@@ -71,6 +71,10 @@ impl KubeHub {
 impl Hub for KubeHub {
     fn watch(&self, source: &SourceId) -> BoxStream<'static, HubEvent> {
         self.works().watch(source)
+    }
+
+    fn connect_ahead(&self) -> BoxFuture<'_, ()> {
+        self.connection.connect_ahead(limits::HUB_IN_FLIGHT).boxed()
     }
 
     fn list<'a>(

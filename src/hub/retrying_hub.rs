@@ -55,6 +55,10 @@ impl<H: Hub> Hub for RetryingHub<H> {
         self.0.watch(source)
     }
 
+    fn connect_ahead(&self) -> BoxFuture<'_, ()> {
+        self.0.connect_ahead()
+    }
+
     fn list<'a>(
         &'a self,
         source: Option<&'a SourceId>,

@@ -8,11 +8,12 @@ use gitwork_core::model::work::{
     ANNOTATION_COMMIT, ANNOTATION_PATH, LABEL_MANAGED_BY, LABEL_SOURCE,
 };
 use gitwork_daemon::engine::EngineOptions;
-use gitwork_hub::KubeHub;
+use gitwork_hub::{KubeHub, client, limits};
 use kube::ResourceExt;
 use serde_json::json;
 
 use super::fixture::{Running, Sync, annotation, config_map};
+use crate::harness::faults::Faults;
 use crate::harness::requests::tally;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -43,6 +44,19 @@ async fn commit_creates_works_and_the_next_changes_only_its_own() {
         assert_eq!(annotation(&now, ANNOTATION_COMMIT), Some(first.to_string().as_str()));
     }
     running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn first_sync_alone_opens_connections_ahead() {
+    let sync = Sync::new(1).await;
+    sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "one")))]);
+    for connections in [limits::HUB_IN_FLIGHT, 0] {
+        let faults = Faults::none();
+        let client = client::client_with(sync.hub.config(), &faults).unwrap();
+        let engine = sync.engine(Arc::new(KubeHub::new(client)), sync.source());
+        assert!(engine.once().await.unwrap().0.is_settled());
+        assert_eq!(faults.count(|seen| seen.path == "/version"), connections);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

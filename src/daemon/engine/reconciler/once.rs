@@ -95,9 +95,14 @@ impl Reconciler {
 
 async fn read_hub(hub: &dyn Hub, id: &SourceId, state: &mut SyncState) -> Result<(), EngineError> {
     let works = hub.list(Some(id)).await?;
+    let is_first = works.is_empty();
     state.facts_mut().set_event(HubEvent::Listed(works.into_iter().collect()));
     let directives = hub.directives(id).await?;
     state.facts_mut().directives.set(Some(directives), monotonic());
     state.set_record(hub.record(id).await?);
+    if is_first {
+        // All works are to be written, and the processor waits for the Git server now.
+        hub.connect_ahead().await;
+    }
     Ok(())
 }
