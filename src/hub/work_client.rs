@@ -127,6 +127,11 @@ impl WorkClient {
                 spec.as_ref(),
             ));
         }
+        if let (Verb::Create, Some(body)) = (request.verb, body)
+            && let Some(work) = ObservedWork::from_created(&response.body, body)
+        {
+            return Ok(Some(work));
+        }
         let object = json_of(&response.body)?;
         let kind = WorkKind::of(key);
         let name = kind.names().1;

@@ -10,6 +10,8 @@ use futures::stream::BoxStream;
 use gitwork_core::model::name::{ClusterName, RepoPath, SourceId, WorkKey, WorkName};
 use gitwork_core::model::operation_error::describe;
 use gitwork_core::model::work::WorkBody;
+use gitwork_core::plan::observed::ObservedWork;
+use gitwork_core::plan::request::{Request, request};
 use gitwork_core::plan::{Effect, MetadataChange};
 use gitwork_hub::execute::{ExecuteOptions, Outcome, Task, execute};
 use gitwork_hub::fleet::{self, FleetError, FleetList, Selection, fleet};
@@ -67,6 +69,22 @@ async fn run(hub: &KubeHub, tasks: Vec<Task>) -> Vec<Outcome> {
     execute(Arc::new(hub.clone()), tasks, ExecuteOptions::default(), stop).collect().await
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_ahead_do_not_wait_for_each_other() {
+    let faults = Faults::none();
+    let is_version = |seen: &Seen| seen.path == "/version";
+    faults.next(usize::MAX, Fault::HoldAnswer, is_version);
+    let hub = faulty(harness::hub().await, &faults);
+    let ahead = tokio::spawn(async move { hub.connect_ahead().await });
+    let all_wait = async || match faults.count(is_version) {
+        limits::HUB_IN_FLIGHT => Ok(()),
+        count => Err(format!("{count} requests")),
+    };
+    eventually("a request over each connection", DEADLINE, all_wait).await.unwrap();
+    faults.release();
+    ahead.await.unwrap();
+}
+
 /// The next event; none for `DEADLINE` is a failure.
 async fn next(events: &mut BoxStream<'static, HubEvent>) -> HubEvent {
     let event = tokio::time::timeout(DEADLINE, events.next()).await;
@@ -101,6 +119,22 @@ async fn create_many(
 
 fn is_listed(event: &HubEvent) -> bool {
     matches!(event, HubEvent::Listed(_))
+}
+
+#[tokio::test]
+async fn response_to_a_creation_need_not_be_parsed_whole() {
+    let cluster = harness::hub().await;
+    let namespace = cluster.namespace("created").await;
+    let (key, body) = (key(&namespace, "web"), body(&source("created"), "one"));
+    let effect = Effect::Create { body: body.clone() };
+    let Request::Create(object) = request(&key, &effect, None) else { panic!("no create") };
+    let folder = format!("namespaces/{namespace}/manifestworks");
+    let request = http::Request::post(format!("/apis/work.open-cluster-management.io/v1/{folder}"))
+        .header("Content-Type", "application/json")
+        .body(object.text().into_bytes());
+    let text = cluster.client().request_text(request.unwrap()).await.unwrap();
+    let whole = ObservedWork::from_manifest_work(serde_json::from_str(&text).unwrap()).unwrap();
+    assert_eq!(ObservedWork::from_created(text.as_bytes(), &body), Some(whole));
 }
 
 #[tokio::test]

@@ -30,22 +30,22 @@ pub(super) fn digest_with_text(
     let is_changed = normalise(&mut spec);
     match text.whole() {
         // To write it again would take as long as all the rest.
-        Some(spec) if !is_changed => {
-            let of = |map| serde_json::to_string(map).unwrap_or_default();
-            let (annotations, labels) = (of(annotations), of(labels));
-            let fields = [
-                r#"{"annotations":"#,
-                &annotations,
-                r#","labels":"#,
-                &labels,
-                r#","spec":"#,
-                &spec,
-                "}",
-            ];
-            Digest::of(fields.concat().as_bytes())
-        }
+        Some(spec) if !is_changed => digest_of_text(&spec, labels, annotations),
         _ => Digest::of_json(&DigestedContent { annotations, labels, spec: &spec }),
     }
+}
+
+/// The same, of a spec that has this text, in the form that [`normalise`] gives it.
+pub(crate) fn digest_of_text(
+    spec: &str,
+    labels: &BTreeMap<String, String>,
+    annotations: &BTreeMap<String, String>,
+) -> Digest {
+    let of = |map| serde_json::to_string(map).unwrap_or_default();
+    let (annotations, labels) = (of(annotations), of(labels));
+    let fields =
+        [r#"{"annotations":"#, &annotations, r#","labels":"#, &labels, r#","spec":"#, spec, "}"];
+    Digest::of(fields.concat().as_bytes())
 }
 
 /// What a digest is of. The fields are sorted by name, as in canonical JSON.

@@ -3,6 +3,7 @@
 mod agent;
 mod content;
 mod object;
+mod outline;
 mod set_status;
 #[cfg(test)]
 mod tests;

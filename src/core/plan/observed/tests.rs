@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use gitwork_api::work::ManifestWorkStatus;
 use proptest::collection::{btree_map, btree_set};
@@ -7,11 +8,12 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::limits;
-use crate::model::name::SourceId;
-use crate::model::work::DeletionPolicy;
+use crate::model::name::{ClusterName, RepoPath, SourceId, WorkKey, WorkName};
+use crate::model::work::{DeletionPolicy, WorkBody};
 use crate::model::work_state::State;
 use crate::model::works_by_cluster::WorksByCluster;
 use crate::plan::effect::Effect;
+use crate::plan::request::{Request, request};
 
 fn work() -> Value {
     json!({
@@ -340,4 +342,93 @@ fn an_invalid_entry_of_the_status_hides_no_other() {
     assert_eq!((observed.status.state, observed.status.manifests_applied), (State::Applied, 1));
     let applied: Vec<Option<bool>> = observed.objects.iter().map(|one| one.applied).collect();
     assert_eq!(applied, [Some(true)]);
+}
+
+/// A work with this spec, and the API server's response to its creation if it adds no default.
+fn created(spec: Value) -> (WorkBody, Value) {
+    let source = SourceId::parse("fleet").unwrap();
+    let path = RepoPath::parse("clusters/edge-1/web").unwrap();
+    let labels = BTreeMap::from([("team".to_owned(), "a".to_owned())]);
+    let body = WorkBody::new(&source, &path, spec, labels, BTreeMap::new(), true);
+    let key = WorkKey {
+        cluster: ClusterName::parse("edge-1").unwrap(),
+        work: WorkName::parse("web").unwrap(),
+    };
+    let effect = Effect::Create { body: Arc::new(body.clone()) };
+    let Request::Create(sent) = request(&key, &effect, None) else { panic!("no create") };
+    let mut response = sent.into_value();
+    for (field, value) in [("uid", json!("u")), ("resourceVersion", json!("7"))] {
+        response["metadata"][field] = value;
+    }
+    response["metadata"]["generation"] = 1.into();
+    (body, response)
+}
+
+fn from_created(body: &WorkBody, response: &Value) -> Option<ObservedWork> {
+    ObservedWork::from_created(format!("{response}\n").as_bytes(), body)
+}
+
+#[test]
+fn response_to_a_creation_reads_the_same_without_its_manifests() {
+    let config_map = |data: &str| {
+        let metadata = json!({"name": "a", "namespace": "shop"});
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": data}})
+    };
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": "r", "labels": {"a": "b"}}, "rules": [{"verbs": ["*"]}]});
+    let config = |resource: &str, strategy: &str| {
+        json!({"resourceIdentifier": {"resource": resource, "namespace": "*", "name": "*"},
+            "updateStrategy": {"type": strategy}})
+    };
+    let rule = json!({"group": "rbac.authorization.k8s.io", "resource": "clusterroles",
+        "namespace": "", "name": "r"});
+    let selectively = json!({"propagationPolicy": "SelectivelyOrphan",
+        "selectivelyOrphans": {"orphaningRules": [rule]}});
+    let manifests = [config_map("<&>\u{2028}\"}"), role];
+    for spec in [
+        json!({"workload": {"manifests": []}}),
+        json!({"workload": {"manifests": manifests}}),
+        json!({"workload": {"manifests": [config_map(&"x".repeat(10_000))]}}),
+        json!({"workload": {"manifests": manifests}, "deleteOption": selectively}),
+        json!({"workload": {"manifests": manifests},
+            "deleteOption": {"propagationPolicy": "Orphan"}, "executor": {"subject": {}}}),
+        json!({"workload": {"manifests": manifests}, "manifestConfigs": [
+            config("configmaps", "ReadOnly"), config("clusterroles", "CreateOnly"),
+        ]}),
+    ] {
+        let (body, response) = created(spec);
+        let read = from_created(&body, &response);
+        assert_eq!(read, Some(ObservedWork::from_manifest_work(response).unwrap()));
+        assert_eq!(read.unwrap().digest, body.digest);
+    }
+}
+
+#[test]
+fn response_to_a_creation_that_differs_is_read_whole() {
+    let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+    let (body, response) = created(json!({"workload": {"manifests": [manifest]}}));
+    assert!(from_created(&body, &response).is_some());
+    for (pointer, field, value) in [
+        ("/spec", "deleteOption", json!({"propagationPolicy": "Foreground"})),
+        ("/spec/workload/manifests/0", "data", json!({"a": "b"})),
+        ("/metadata/labels", "team", json!("b")),
+        ("/metadata/annotations", "gitwork.dev/prune", json!("false")),
+        ("", "status", json!({})),
+        ("", "kind", json!("Status")),
+    ] {
+        let mut other = response.clone();
+        other.pointer_mut(pointer).unwrap()[field] = value;
+        assert_eq!(from_created(&body, &other), None, "{pointer}/{field}");
+    }
+    let text = response.to_string();
+    for other in ["", "}", &text[1..], &text[..text.len() - 1], &format!("[{text}]")] {
+        assert_eq!(ObservedWork::from_created(other.as_bytes(), &body), None, "{other}");
+    }
+    // The digest is of another text: 1.0 counts as 1.
+    let float = json!({"apiVersion": "v1", "kind": "A", "metadata": {"name": "a"}, "b": 1.0});
+    let unnamed = json!({"apiVersion": "v1", "kind": "A", "metadata": {"generateName": "a"}});
+    for manifest in [float, unnamed] {
+        let (body, response) = created(json!({"workload": {"manifests": [manifest]}}));
+        assert_eq!(from_created(&body, &response), None, "{response}");
+    }
 }

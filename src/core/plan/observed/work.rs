@@ -18,13 +18,14 @@ use crate::model::status_view::StatusView;
 use crate::model::work::{
     ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_CREATED_DURING_HOLD, ANNOTATION_GROUP_CONTENT,
     ANNOTATION_HASH, ANNOTATION_MANAGED_KEYS, ANNOTATION_PATH, ANNOTATION_PRUNE, DeletionPolicy,
-    LABEL_SOURCE, MANAGER, OWN_ANNOTATIONS, OWN_LABELS, OWN_SET_ANNOTATIONS,
+    LABEL_SOURCE, MANAGER, OWN_ANNOTATIONS, OWN_LABELS, OWN_SET_ANNOTATIONS, WorkBody,
 };
 use crate::model::work_digest;
 use crate::plan::conflicting_manager::ConflictingManager;
 use crate::plan::observed::agent::AgentView;
 use crate::plan::observed::object;
 use crate::plan::observed::object::ListedObject;
+use crate::plan::observed::outline::SpecOutline;
 use crate::plan::observed::set_status::{self, SetCounts};
 
 /// The label of ManifestWorks that a ManifestWorkReplicaSet owns: `NAMESPACE.NAME` of it.
@@ -171,23 +172,53 @@ impl ObservedWork {
 
     fn read(mut object: Value, kind: ObservedKind) -> Result<Self, UnreadableWork> {
         let spec = object.get_mut("spec").map(Value::take).unwrap_or_default();
+        let facts = SpecFacts::of(&spec, &object, kind);
+        Self::with_spec(&object, kind, facts, |labels, annotations| {
+            work_digest::digest(spec, labels, annotations)
+        })
+    }
+
+    /// Reads the response to the creation of a ManifestWork with this content. `None` if the API
+    /// server did not store the very text of the spec, as where it added a default, or if there is
+    /// a status already: the response has to be parsed then.
+    ///
+    /// To parse the manifests, and to write them again for the digest, would take twice as long.
+    pub fn from_created(text: &[u8], body: &WorkBody) -> Option<Self> {
+        let spec = body.spec.text();
+        // The API server writes the fields in the order of their names.
+        let text = text.trim_ascii_end().strip_suffix(b"}")?.strip_suffix(spec.as_bytes())?;
+        let rest = [text.strip_suffix(br#","spec":"#)?, b"}"].concat();
+        let object: Value = serde_json::from_slice(&rest).ok()?;
+        if object.get("kind")? != "ManifestWork" {
+            return None;
+        }
+        let (kind, outline) = (ObservedKind::ManifestWork, SpecOutline::of(&spec)?);
+        let facts = SpecFacts::of(&outline, &object, kind);
+        let digest =
+            |labels: &_, annotations: &_| work_digest::digest_of_text(&spec, labels, annotations);
+        let read = Self::with_spec(&object, kind, facts, digest).ok()?;
+        // Equal only if the text has the form that digests are of.
+        (read.digest == body.digest).then_some(read)
+    }
+
+    /// `object`: without its spec. `digest`: of the spec with these labels and annotations.
+    fn with_spec(
+        object: &Value,
+        kind: ObservedKind,
+        facts: SpecFacts,
+        digest: impl FnOnce(&BTreeMap<String, String>, &BTreeMap<String, String>) -> Digest,
+    ) -> Result<Self, UnreadableWork> {
         let metadata = object.get("metadata").unwrap_or(&Value::Null);
         let key = kind.key(metadata)?;
         let status = object.get("status").unwrap_or(&Value::Null);
-        let generation = metadata.get("generation").and_then(Value::as_i64).unwrap_or_default();
-        let of_works = kind.spec_of_works(&spec);
-        let manifests = of_works.pointer("/workload/manifests").and_then(Value::as_array);
-        let manifests = manifests.map_or(0, Vec::len);
+        let generation = generation_of(object);
+        let SpecFacts { manifests, delete_option, objects } = facts;
         let labels = texts(metadata, "labels");
         let annotations = texts(metadata, "annotations");
         let owned = managed_keys(&annotations);
         let (source, adopt) = kind.owners(&labels, &annotations);
-        let option = of_works.get("deleteOption").unwrap_or(&Value::Null);
-        let delete_option = DeletionPolicy::from_value(option);
-        let objects = object::objects(&spec, status, generation, &delete_option);
         let left = object::left(&objects, status);
-        let digest = work_digest::digest(
-            spec,
+        let digest = digest(
             &set_by_gitwork(&labels, kind.own_labels(), &owned.labels),
             &set_by_gitwork(&annotations, kind.own_annotations(), &owned.annotations),
         );
@@ -263,6 +294,30 @@ impl ObservedWork {
             _ => false,
         }
     }
+}
+
+/// What is read of a spec, besides its digest.
+struct SpecFacts {
+    manifests: usize,
+    delete_option: DeletionPolicy,
+    objects: Box<[ListedObject]>,
+}
+
+impl SpecFacts {
+    /// `object`: that with this spec.
+    fn of(spec: &Value, object: &Value, kind: ObservedKind) -> Self {
+        let of_works = kind.spec_of_works(spec);
+        let manifests = of_works.pointer("/workload/manifests").and_then(Value::as_array);
+        let option = of_works.get("deleteOption").unwrap_or(&Value::Null);
+        let delete_option = DeletionPolicy::from_value(option);
+        let status = object.get("status").unwrap_or(&Value::Null);
+        let objects = object::objects(spec, status, generation_of(object), &delete_option);
+        Self { manifests: manifests.map_or(0, Vec::len), delete_option, objects }
+    }
+}
+
+fn generation_of(object: &Value) -> i64 {
+    object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default()
 }
 
 /// When gitwork wrote the work last, as the API server keeps it for each manager of fields.
