@@ -147,10 +147,10 @@ impl ObservedWork {
     /// Reads a ManifestWorkReplicaSet from the API server. Its source is in an annotation: its
     /// labels are those of its ManifestWorks, which are not gitwork's.
     pub fn from_replica_set(mut object: Value) -> Result<Self, UnreadableWork> {
-        let generation = object.pointer("/metadata/generation").and_then(Value::as_i64);
+        let generation = generation_of(&object);
         let status = object.get_mut("status").map(Value::take).unwrap_or_default();
         let counts = SetCounts::of(&status);
-        let of_work = set_status::work_status(&status, generation.unwrap_or_default());
+        let of_work = set_status::work_status(&status, generation);
         if let Value::Object(fields) = &mut object {
             fields.insert("status".into(), of_work);
         }
@@ -182,7 +182,7 @@ impl ObservedWork {
     /// server did not store the very text of the spec, as where it added a default, or if there is
     /// a status already: the response has to be parsed then.
     ///
-    /// To parse the manifests, and to write them again for the digest, would take twice as long.
+    /// To parse the manifests, and to write them again for the digest, takes half as long again.
     pub fn from_created(text: &[u8], body: &WorkBody) -> Option<Self> {
         let spec = body.spec.text();
         // The API server writes the fields in the order of their names.
