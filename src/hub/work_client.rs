@@ -128,7 +128,7 @@ impl WorkClient {
             ));
         }
         if let (Verb::Create, Some(body)) = (request.verb, body)
-            && let Some(work) = ObservedWork::from_created(&response.body, body)
+            && let Some(work) = ObservedWork::from_created(&response.body, key, body)
         {
             return Ok(Some(work));
         }

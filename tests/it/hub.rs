@@ -128,13 +128,14 @@ async fn response_to_a_creation_need_not_be_parsed_whole() {
     let (key, body) = (key(&namespace, "web"), body(&source("created"), "one"));
     let effect = Effect::Create { body: body.clone() };
     let Request::Create(object) = request(&key, &effect, None) else { panic!("no create") };
-    let folder = format!("namespaces/{namespace}/manifestworks");
-    let request = http::Request::post(format!("/apis/work.open-cluster-management.io/v1/{folder}"))
+    let works = format!("namespaces/{namespace}/manifestworks?fieldManager=gitwork");
+    let request = http::Request::post(format!("/apis/work.open-cluster-management.io/v1/{works}"))
         .header("Content-Type", "application/json")
         .body(object.text().into_bytes());
     let text = cluster.client().request_text(request.unwrap()).await.unwrap();
     let whole = ObservedWork::from_manifest_work(serde_json::from_str(&text).unwrap()).unwrap();
-    assert_eq!(ObservedWork::from_created(text.as_bytes(), &body), Some(whole));
+    assert!(whole.written_at.is_some());
+    assert_eq!(ObservedWork::from_created(text.as_bytes(), &key, &body), Some(whole));
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::limits;
+use crate::model::value_path::value_at;
 use crate::model::work_state::{
     Conditions, State, condition_message, first_failure, is_secret, judge, object_name, text,
 };
@@ -167,7 +168,7 @@ impl StatusView {
     pub fn of(status: &Value, generation: i64, manifests: usize) -> Self {
         let conditions = Conditions::of(Some(status), Some(generation));
         let (state, condition) = judge(&conditions);
-        let all = status.pointer("/resourceStatus/manifests").and_then(Value::as_array);
+        let all = value_at(status, "/resourceStatus/manifests").and_then(Value::as_array);
         let all = all.map_or(&[][..], Vec::as_slice);
         let applied = all
             .iter()
@@ -274,7 +275,7 @@ fn is_bad(kind: &str, status: &str, reason: &str) -> bool {
 
 /// The values of `statusFeedback`, which have one field for each type (OCM: FieldValue).
 pub fn feedback(manifest: &Value) -> BTreeMap<String, Value> {
-    let values = manifest.pointer("/statusFeedback/values").and_then(Value::as_array);
+    let values = value_at(manifest, "/statusFeedback/values").and_then(Value::as_array);
     let values = values.into_iter().flatten().take(limits::STATUS_FEEDBACK_MAX);
     let read = |value: &Value| {
         let name = short(value.get("name")?.as_str()?);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::defaults::TEMPLATE;
 use super::digest::Digest;
@@ -258,34 +258,49 @@ impl WorkBody {
 
     /// The whole ManifestWork or ManifestWorkReplicaSet, as it is created.
     pub fn to_manifest_work(&self, key: &WorkKey, commit: Option<CommitId>) -> Value {
-        let mut work = self.to_work_without_spec(key, commit);
+        let mut work = serde_json::to_value(self.without_spec(key, commit)).unwrap_or_default();
         // Moved: `json!` would copy it.
         work["spec"] = self.spec.value();
         work
     }
 
     /// As [`Self::to_manifest_work`], without `spec`.
-    pub(crate) fn to_work_without_spec(&self, key: &WorkKey, commit: Option<CommitId>) -> Value {
+    pub(crate) fn without_spec<'a>(
+        &self,
+        key: &'a WorkKey,
+        commit: Option<CommitId>,
+    ) -> WorkWithoutSpec<'a> {
         let WorkMetadata { labels, mut annotations } = self.metadata();
         annotations.insert(ANNOTATION_HASH.into(), self.digest.to_string());
         if let Some(commit) = commit {
             annotations.insert(ANNOTATION_COMMIT.into(), commit.to_string());
         }
-        let (version, kind) = match key.is_replica_set() {
-            true => ("v1alpha1", "ManifestWorkReplicaSet"),
-            false => ("v1", "ManifestWork"),
+        let (api_version, kind) = match key.is_replica_set() {
+            true => ("work.open-cluster-management.io/v1alpha1", "ManifestWorkReplicaSet"),
+            false => ("work.open-cluster-management.io/v1", "ManifestWork"),
         };
-        json!({
-            "apiVersion": format!("work.open-cluster-management.io/{version}"),
-            "kind": kind,
-            "metadata": {
-                "namespace": key.cluster.namespace(),
-                "name": key.work.as_str(),
-                "labels": labels,
-                "annotations": annotations,
-            },
-        })
+        let (name, namespace) = (key.work.as_str(), key.cluster.namespace());
+        let metadata = ObjectMeta { annotations, labels, name, namespace };
+        WorkWithoutSpec { api_version, kind, metadata }
     }
+}
+
+/// A ManifestWork or ManifestWorkReplicaSet as it is created, without its spec. The fields are
+/// sorted by name, as in canonical JSON.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WorkWithoutSpec<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: ObjectMeta<'a>,
+}
+
+#[derive(Serialize)]
+struct ObjectMeta<'a> {
+    annotations: BTreeMap<String, String>,
+    labels: BTreeMap<String, String>,
+    name: &'a str,
+    namespace: &'a str,
 }
 
 /// One work as Git wants it.

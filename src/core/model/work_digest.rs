@@ -36,7 +36,7 @@ pub(super) fn digest_with_text(
 }
 
 /// The same, of a spec that has this text, in the form that [`normalise`] gives it.
-pub(crate) fn digest_of_text(
+fn digest_of_text(
     spec: &str,
     labels: &BTreeMap<String, String>,
     annotations: &BTreeMap<String, String>,

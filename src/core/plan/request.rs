@@ -38,35 +38,38 @@ pub enum Request {
     },
 }
 
-/// An object or a JSON Patch with the spec of a work. To be sent, the spec is not parsed.
+/// An object or a JSON Patch with the spec of a work. To be sent, none of it is parsed.
 #[derive(Clone, PartialEq)]
 pub struct WithSpec {
-    /// The object without its spec, or the other operations.
-    rest: Value,
+    /// The object without its spec, or the other operations, in JSON.
+    rest: String,
     spec: SpecText,
 }
 
 impl WithSpec {
     /// The JSON text.
     pub fn text(&self) -> String {
-        let (mut text, spec) = (self.rest.to_string(), self.spec.text());
         // There is always another field or operation.
-        match text.pop() {
-            Some(']') => text + r#",{"op":"add","path":"/spec","value":"# + &spec + "}]",
-            _ => text + r#","spec":"# + &spec + "}",
-        }
+        let (rest, before, end) = match self.rest.strip_suffix(']') {
+            Some(rest) => (rest, r#",{"op":"add","path":"/spec","value":"#, "}]"),
+            None => (self.rest.strip_suffix('}').unwrap_or_default(), r#","spec":"#, "}"),
+        };
+        [rest, before, &self.spec.text(), end].concat()
     }
 
     /// The parsed JSON.
-    pub fn into_value(mut self) -> Value {
+    pub fn into_value(self) -> Value {
         let spec = self.spec.value();
-        match &mut self.rest {
-            Value::Array(operations) => {
+        match serde_json::from_str(&self.rest).unwrap_or_default() {
+            Value::Array(mut operations) => {
                 operations.push(json!({"op": "add", "path": "/spec", "value": spec}));
+                Value::Array(operations)
             }
-            object => object["spec"] = spec,
+            mut object => {
+                object["spec"] = spec;
+                object
+            }
         }
-        self.rest
     }
 }
 
@@ -75,7 +78,7 @@ impl WithSpec {
 pub fn request(key: &WorkKey, effect: &Effect, commit: Option<CommitId>) -> Request {
     match effect {
         Effect::Create { body } => Request::Create(WithSpec {
-            rest: body.to_work_without_spec(key, commit),
+            rest: serde_json::to_string(&body.without_spec(key, commit)).unwrap_or_default(),
             spec: body.spec.clone(),
         }),
         Effect::Update { body, resource_version, metadata }
@@ -138,7 +141,7 @@ fn rewrite(
     };
     labels.write(&mut operations);
     annotations.write(&mut operations);
-    WithSpec { rest: Value::Array(operations), spec: body.spec.clone() }
+    WithSpec { rest: Value::Array(operations).to_string(), spec: body.spec.clone() }
 }
 
 /// A change of single keys in one map of the metadata.

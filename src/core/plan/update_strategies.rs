@@ -52,8 +52,13 @@ impl UpdateStrategies {
     /// Those of the spec of a ManifestWork.
     pub(crate) fn of(spec: &Value) -> Self {
         let configs = spec.get("manifestConfigs").and_then(Value::as_array);
+        Self::of_configs(configs.map(Vec::as_slice).unwrap_or_default())
+    }
+
+    /// Those of these entries of `manifestConfigs`.
+    pub(crate) fn of_configs(configs: &[Value]) -> Self {
         let mut all = Self::default();
-        for (place, config) in configs.into_iter().flatten().enumerate() {
+        for (place, config) in configs.iter().enumerate() {
             let Some(kind) = config.pointer("/updateStrategy/type") else { continue };
             let ignored = config.pointer("/updateStrategy/serverSideApply/ignoreFields");
             let ignored = ignored.and_then(Value::as_array).filter(|fields| !fields.is_empty());

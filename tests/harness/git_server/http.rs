@@ -13,8 +13,10 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use futures::stream;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::process::Command;
+use tokio::process::{ChildStdout, Command};
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -24,6 +26,9 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig, crypto};
 use tokio_rustls::server::TlsStream;
 
 use super::certificates::{Authority, Identity};
+
+/// The most that is read at once of what Git writes.
+const OUTPUT_BYTES: usize = 64 * 1024;
 
 /// The authentication of a server.
 #[derive(Clone)]
@@ -236,7 +241,7 @@ impl Shared {
         self.backend(request).await.unwrap()
     }
 
-    /// Runs `git http-backend`, a CGI program (RFC 3875).
+    /// Runs `git http-backend`, a CGI program (RFC 3875), and passes on what it writes as it comes.
     async fn backend(&self, request: Request) -> anyhow::Result<Response> {
         let (parts, body) = request.into_parts();
         let body = to_bytes(body, 64 << 20).await?;
@@ -246,7 +251,7 @@ impl Shared {
         let mut input = tempfile::tempfile()?;
         input.write_all(&body)?;
         input.rewind()?;
-        let output = Command::new("git")
+        let mut git = Command::new("git")
             .arg("http-backend")
             .env("GIT_PROJECT_ROOT", &self.root)
             .env("GIT_HTTP_EXPORT_ALL", "1")
@@ -263,19 +268,36 @@ impl Shared {
             .env("GIT_CONFIG_KEY_1", "safe.directory")
             .env("GIT_CONFIG_VALUE_1", "*")
             .stdin(Stdio::from(input))
+            .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .kill_on_drop(true)
-            .output()
-            .await?;
-        respond(&output.stdout)
+            .spawn()?;
+        let mut output = BufReader::with_capacity(OUTPUT_BYTES, git.stdout.take().unwrap());
+        let head = read_head(&mut output).await?;
+        let rest = stream::try_unfold((output, git), |(mut output, mut git)| async {
+            let part = Bytes::copy_from_slice(output.fill_buf().await?);
+            if part.is_empty() {
+                git.wait().await?;
+                return Ok::<_, io::Error>(None);
+            }
+            output.consume(part.len());
+            Ok(Some((part, (output, git))))
+        });
+        respond(&head, Body::from_stream(rest))
     }
 }
 
-fn respond(output: &[u8]) -> anyhow::Result<Response> {
-    let end = output.windows(4).position(|w| w == b"\r\n\r\n").unwrap_or(output.len());
+/// The lines before the first empty one.
+async fn read_head(output: &mut BufReader<ChildStdout>) -> anyhow::Result<String> {
+    let mut head = String::new();
+    while output.read_line(&mut head).await? > "\r\n".len() {}
+    Ok(head)
+}
+
+fn respond(head: &str, body: Body) -> anyhow::Result<Response> {
     let mut status = StatusCode::OK;
     let mut headers = HeaderMap::new();
-    for line in std::str::from_utf8(output.get(..end).unwrap_or_default())?.lines() {
+    for line in head.lines() {
         let Some((name, value)) = line.split_once(": ") else { continue };
         if name.eq_ignore_ascii_case("status") {
             status = value.split(' ').next().unwrap_or_default().parse()?;
@@ -283,6 +305,5 @@ fn respond(output: &[u8]) -> anyhow::Result<Response> {
             headers.insert(header::HeaderName::from_bytes(name.as_bytes())?, value.parse()?);
         }
     }
-    let body = Bytes::copy_from_slice(output.get(end + 4..).unwrap_or_default());
-    Ok((status, headers, Body::from(body)).into_response())
+    Ok((status, headers, body).into_response())
 }

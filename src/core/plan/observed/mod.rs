@@ -2,8 +2,8 @@
 
 mod agent;
 mod content;
+mod created;
 mod object;
-mod outline;
 mod set_status;
 #[cfg(test)]
 mod tests;

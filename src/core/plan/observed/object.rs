@@ -1,5 +1,6 @@
 //! The objects of a work on the hub, and how far its agent has come with each.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -7,6 +8,7 @@ use serde_json::Value;
 use crate::model::kinds;
 use crate::model::manifest::Identity;
 use crate::model::object_digest::ObjectDigest;
+use crate::model::value_path::value_at;
 use crate::model::work::DeletionPolicy;
 use crate::model::work_state::Conditions;
 use crate::plan::update_strategies::{self, UpdateStrategies};
@@ -58,47 +60,58 @@ pub(super) fn objects(
     generation: i64,
     delete_option: &DeletionPolicy,
 ) -> Box<[ListedObject]> {
-    let manifests = spec.pointer("/workload/manifests").and_then(Value::as_array);
-    let strategies = UpdateStrategies::of(spec);
+    let manifests = value_at(spec, "/workload/manifests").and_then(Value::as_array);
+    let listing = Listing { strategies: &UpdateStrategies::of(spec), delete_option };
     let reported = reported(status);
-    let mut all: Vec<ListedObject> = manifests
+    let all = manifests
         .into_iter()
         .flatten()
         .filter_map(|manifest| Some((manifest, ObjectDigest::of_manifest(manifest)?)))
         .map(|(manifest, digest)| match reported.get(&digest) {
-            Some(report) => report.object(digest, generation, &strategies, delete_option),
-            None => unreported(manifest, digest, &strategies, delete_option),
-        })
-        .collect();
-    all.sort_by_key(|object| object.digest);
-    all.into()
+            Some(report) => report.object(digest, generation, &listing),
+            None => listing.unreported(digest, || manifest),
+        });
+    sorted(all.collect())
 }
 
-/// An object that the agent has not reported. The plural of its kind is a guess: a wrong one fits
-/// no rule. It is needed only where there are rules.
-fn unreported(
-    manifest: &Value,
-    digest: ObjectDigest,
-    strategies: &UpdateStrategies,
-    delete_option: &DeletionPolicy,
-) -> ListedObject {
-    let mut object = ListedObject {
-        digest,
-        reported: false,
-        applied: None,
-        complete: false,
-        orphaned: *delete_option == DeletionPolicy::Orphan,
-        read_only: false,
-        create_only: false,
-    };
-    if !strategies.is_empty() || matches!(delete_option, DeletionPolicy::SelectivelyOrphan(_)) {
-        let identity = kinds::guessed_identity(manifest);
-        object.orphaned = delete_option.orphans(&identity);
-        object.read_only = strategies.is_read_only(&identity);
-        let strategy = strategies.of_object(&identity);
-        object.create_only = strategy == Some(update_strategies::CREATE_ONLY);
+pub(super) fn sorted(mut objects: Vec<ListedObject>) -> Box<[ListedObject]> {
+    objects.sort_by_key(|object| object.digest);
+    objects.into()
+}
+
+/// What a work says of its objects.
+pub(super) struct Listing<'a> {
+    pub strategies: &'a UpdateStrategies,
+    pub delete_option: &'a DeletionPolicy,
+}
+
+impl Listing<'_> {
+    /// An object that the agent has not reported. The plural of its kind is a guess: a wrong one
+    /// fits no rule. It is needed only where there are rules.
+    pub fn unreported<M: Borrow<Value>>(
+        &self,
+        digest: ObjectDigest,
+        manifest: impl FnOnce() -> M,
+    ) -> ListedObject {
+        let Self { strategies, delete_option } = self;
+        let mut object = ListedObject {
+            digest,
+            reported: false,
+            applied: None,
+            complete: false,
+            orphaned: **delete_option == DeletionPolicy::Orphan,
+            read_only: false,
+            create_only: false,
+        };
+        if !strategies.is_empty() || matches!(delete_option, DeletionPolicy::SelectivelyOrphan(_)) {
+            let identity = kinds::guessed_identity(manifest().borrow());
+            object.orphaned = delete_option.orphans(&identity);
+            object.read_only = strategies.is_read_only(&identity);
+            let strategy = strategies.of_object(&identity);
+            object.create_only = strategy == Some(update_strategies::CREATE_ONLY);
+        }
+        object
     }
-    object
 }
 
 /// The objects that the agent reports and that the work does not list: it has not acted on their
@@ -118,7 +131,7 @@ struct ManifestReport<'a> {
 
 /// The entries of `status.resourceStatus.manifests` by object.
 fn reported(status: &Value) -> BTreeMap<ObjectDigest, ManifestReport<'_>> {
-    let manifests = status.pointer("/resourceStatus/manifests").and_then(Value::as_array);
+    let manifests = value_at(status, "/resourceStatus/manifests").and_then(Value::as_array);
     let read = |manifest| {
         let meta = Value::get(manifest, "resourceMeta")?;
         Some((ObjectDigest::of_resource_meta(meta)?, ManifestReport { meta, manifest }))
@@ -127,25 +140,19 @@ fn reported(status: &Value) -> BTreeMap<ObjectDigest, ManifestReport<'_>> {
 }
 
 impl ManifestReport<'_> {
-    fn object(
-        &self,
-        digest: ObjectDigest,
-        generation: i64,
-        strategies: &UpdateStrategies,
-        delete_option: &DeletionPolicy,
-    ) -> ListedObject {
+    fn object(&self, digest: ObjectDigest, generation: i64, listing: &Listing<'_>) -> ListedObject {
         let identity = Identity::of_value(Some(self.meta));
         let all = Conditions::of(Some(self.manifest), None);
         // A report about another generation is about other content.
         let current = Conditions::of(Some(self.manifest), Some(generation));
         let is_applied = current.is("Applied", "True").is_some();
-        let strategy = strategies.of_object(&identity);
+        let strategy = listing.strategies.of_object(&identity);
         ListedObject {
             digest,
             reported: true,
             applied: current.get("Applied").map(|_| is_applied),
             complete: all.is("Complete", "True").is_some(),
-            orphaned: delete_option.orphans(&identity),
+            orphaned: listing.delete_option.orphans(&identity),
             read_only: strategy == Some(update_strategies::READ_ONLY),
             create_only: strategy == Some(update_strategies::CREATE_ONLY),
         }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::limits;
-use crate::model::name::{ClusterName, RepoPath, SourceId, WorkKey, WorkName};
+use crate::model::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey, WorkName};
 use crate::model::work::{DeletionPolicy, WorkBody};
 use crate::model::work_state::State;
 use crate::model::works_by_cluster::WorksByCluster;
@@ -350,22 +350,36 @@ fn created(spec: Value) -> (WorkBody, Value) {
     let path = RepoPath::parse("clusters/edge-1/web").unwrap();
     let labels = BTreeMap::from([("team".to_owned(), "a".to_owned())]);
     let body = WorkBody::new(&source, &path, spec, labels, BTreeMap::new(), true);
-    let key = WorkKey {
-        cluster: ClusterName::parse("edge-1").unwrap(),
-        work: WorkName::parse("web").unwrap(),
-    };
     let effect = Effect::Create { body: Arc::new(body.clone()) };
-    let Request::Create(sent) = request(&key, &effect, None) else { panic!("no create") };
+    let commit = CommitId::parse(&"a".repeat(40));
+    let Request::Create(sent) = request(&created_key(), &effect, commit) else {
+        panic!("no create")
+    };
     let mut response = sent.into_value();
-    for (field, value) in [("uid", json!("u")), ("resourceVersion", json!("7"))] {
+    let managed = json!([{"manager": "gitwork", "operation": "Update",
+        "apiVersion": "work.open-cluster-management.io/v1", "time": "2026-11-30T01:02:03Z",
+        "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:workload": {}}}}]);
+    for (field, value) in [
+        ("uid", json!("u")),
+        ("resourceVersion", json!("7")),
+        ("generation", json!(1)),
+        ("creationTimestamp", json!("2026-11-30T01:02:03Z")),
+        ("managedFields", managed),
+    ] {
         response["metadata"][field] = value;
     }
-    response["metadata"]["generation"] = 1.into();
     (body, response)
 }
 
+fn created_key() -> WorkKey {
+    WorkKey {
+        cluster: ClusterName::parse("edge-1").unwrap(),
+        work: WorkName::parse("web").unwrap(),
+    }
+}
+
 fn from_created(body: &WorkBody, response: &Value) -> Option<ObservedWork> {
-    ObservedWork::from_created(format!("{response}\n").as_bytes(), body)
+    ObservedWork::from_created(format!("{response}\n").as_bytes(), &created_key(), body)
 }
 
 #[test]
@@ -384,11 +398,12 @@ fn response_to_a_creation_reads_the_same_without_its_manifests() {
         "namespace": "", "name": "r"});
     let selectively = json!({"propagationPolicy": "SelectivelyOrphan",
         "selectivelyOrphans": {"orphaningRules": [rule]}});
+    let float = json!({"apiVersion": "v1", "kind": "A", "metadata": {"name": "a"}, "b": 1.0});
     let manifests = [config_map("<&>\u{2028}\"}"), role];
     for spec in [
         json!({"workload": {"manifests": []}}),
         json!({"workload": {"manifests": manifests}}),
-        json!({"workload": {"manifests": [config_map(&"x".repeat(10_000))]}}),
+        json!({"workload": {"manifests": [config_map(&"x".repeat(10_000)), float]}}),
         json!({"workload": {"manifests": manifests}, "deleteOption": selectively}),
         json!({"workload": {"manifests": manifests},
             "deleteOption": {"propagationPolicy": "Orphan"}, "executor": {"subject": {}}}),
@@ -399,7 +414,9 @@ fn response_to_a_creation_reads_the_same_without_its_manifests() {
         let (body, response) = created(spec);
         let read = from_created(&body, &response);
         assert_eq!(read, Some(ObservedWork::from_manifest_work(response).unwrap()));
-        assert_eq!(read.unwrap().digest, body.digest);
+        let read = read.unwrap();
+        assert_eq!((read.digest, read.written), (body.digest, Some(body.digest)));
+        assert!(read.commit.is_some() && read.written_at.is_some());
     }
 }
 
@@ -412,7 +429,14 @@ fn response_to_a_creation_that_differs_is_read_whole() {
         ("/spec", "deleteOption", json!({"propagationPolicy": "Foreground"})),
         ("/spec/workload/manifests/0", "data", json!({"a": "b"})),
         ("/metadata/labels", "team", json!("b")),
+        ("/metadata/labels", "other", json!("b")),
         ("/metadata/annotations", "gitwork.dev/prune", json!("false")),
+        ("/metadata/annotations", "gitwork.dev/content-hash", json!("0".repeat(64))),
+        ("/metadata", "name", json!("other")),
+        ("/metadata", "namespace", json!("edge-2")),
+        ("/metadata", "finalizers", json!(["a"])),
+        ("/metadata", "ownerReferences", json!([{}])),
+        ("/metadata", "deletionTimestamp", json!("2026-11-30T01:02:03Z")),
         ("", "status", json!({})),
         ("", "kind", json!("Status")),
     ] {
@@ -422,13 +446,13 @@ fn response_to_a_creation_that_differs_is_read_whole() {
     }
     let text = response.to_string();
     for other in ["", "}", &text[1..], &text[..text.len() - 1], &format!("[{text}]")] {
-        assert_eq!(ObservedWork::from_created(other.as_bytes(), &body), None, "{other}");
+        assert_eq!(
+            ObservedWork::from_created(other.as_bytes(), &created_key(), &body),
+            None,
+            "{other}"
+        );
     }
-    // The digest is of another text: 1.0 counts as 1.
-    let float = json!({"apiVersion": "v1", "kind": "A", "metadata": {"name": "a"}, "b": 1.0});
     let unnamed = json!({"apiVersion": "v1", "kind": "A", "metadata": {"generateName": "a"}});
-    for manifest in [float, unnamed] {
-        let (body, response) = created(json!({"workload": {"manifests": [manifest]}}));
-        assert_eq!(from_created(&body, &response), None, "{response}");
-    }
+    let (body, response) = created(json!({"workload": {"manifests": [unnamed]}}));
+    assert_eq!(from_created(&body, &response), None, "{response}");
 }

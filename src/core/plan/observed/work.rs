@@ -15,17 +15,17 @@ use crate::model::name::{ClusterName, CommitId, SourceId, WorkKey, WorkName};
 use crate::model::object_digest::ObjectDigest;
 use crate::model::operation_error::{ErrorClass, OperationError};
 use crate::model::status_view::StatusView;
+use crate::model::value_path::value_at;
 use crate::model::work::{
     ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_CREATED_DURING_HOLD, ANNOTATION_GROUP_CONTENT,
     ANNOTATION_HASH, ANNOTATION_MANAGED_KEYS, ANNOTATION_PATH, ANNOTATION_PRUNE, DeletionPolicy,
-    LABEL_SOURCE, MANAGER, OWN_ANNOTATIONS, OWN_LABELS, OWN_SET_ANNOTATIONS, WorkBody,
+    LABEL_SOURCE, MANAGER, OWN_ANNOTATIONS, OWN_LABELS, OWN_SET_ANNOTATIONS,
 };
 use crate::model::work_digest;
 use crate::plan::conflicting_manager::ConflictingManager;
 use crate::plan::observed::agent::AgentView;
 use crate::plan::observed::object;
 use crate::plan::observed::object::ListedObject;
-use crate::plan::observed::outline::SpecOutline;
 use crate::plan::observed::set_status::{self, SetCounts};
 
 /// The label of ManifestWorks that a ManifestWorkReplicaSet owns: `NAMESPACE.NAME` of it.
@@ -173,55 +173,32 @@ impl ObservedWork {
     fn read(mut object: Value, kind: ObservedKind) -> Result<Self, UnreadableWork> {
         let spec = object.get_mut("spec").map(Value::take).unwrap_or_default();
         let facts = SpecFacts::of(&spec, &object, kind);
-        Self::with_spec(&object, kind, facts, |labels, annotations| {
-            work_digest::digest(spec, labels, annotations)
-        })
+        let metadata = MetadataFacts::of(&object, kind)?;
+        Ok(Self::with_spec(metadata, &object, kind, facts, |labels, annotations, users| {
+            let labels = set_by_gitwork(labels, kind.own_labels(), &users.labels);
+            let own_annotations = kind.own_annotations();
+            let annotations = set_by_gitwork(annotations, own_annotations, &users.annotations);
+            work_digest::digest(spec, &labels, &annotations)
+        }))
     }
 
-    /// Reads the response to the creation of a ManifestWork with this content. `None` if the API
-    /// server did not store the very text of the spec, as where it added a default, or if there is
-    /// a status already: the response has to be parsed then.
-    ///
-    /// To parse the manifests, and to write them again for the digest, takes half as long again.
-    pub fn from_created(text: &[u8], body: &WorkBody) -> Option<Self> {
-        let spec = body.spec.text();
-        // The API server writes the fields in the order of their names.
-        let text = text.trim_ascii_end().strip_suffix(b"}")?.strip_suffix(spec.as_bytes())?;
-        let rest = [text.strip_suffix(br#","spec":"#)?, b"}"].concat();
-        let object: Value = serde_json::from_slice(&rest).ok()?;
-        if object.get("kind")? != "ManifestWork" {
-            return None;
-        }
-        let (kind, outline) = (ObservedKind::ManifestWork, SpecOutline::of(&spec)?);
-        let facts = SpecFacts::of(&outline, &object, kind);
-        let digest =
-            |labels: &_, annotations: &_| work_digest::digest_of_text(&spec, labels, annotations);
-        let read = Self::with_spec(&object, kind, facts, digest).ok()?;
-        // Equal only if the text has the form that digests are of.
-        (read.digest == body.digest).then_some(read)
-    }
-
-    /// `object`: without its spec. `digest`: of the spec with these labels and annotations.
-    fn with_spec(
+    /// `object`: without its spec; of one without status, owners and finalizers, it may be null.
+    /// `digest`: of the spec with these labels and annotations, of which users set some.
+    pub(super) fn with_spec(
+        read: MetadataFacts<'_>,
         object: &Value,
         kind: ObservedKind,
-        facts: SpecFacts,
-        digest: impl FnOnce(&BTreeMap<String, String>, &BTreeMap<String, String>) -> Digest,
-    ) -> Result<Self, UnreadableWork> {
+        spec: SpecFacts,
+        digest: impl FnOnce(&Texts<'_>, &Texts<'_>, &ManagedKeys) -> Digest,
+    ) -> Self {
+        let (labels, annotations) = (&read.labels, &read.annotations);
         let metadata = object.get("metadata").unwrap_or(&Value::Null);
-        let key = kind.key(metadata)?;
         let status = object.get("status").unwrap_or(&Value::Null);
-        let generation = generation_of(object);
-        let SpecFacts { manifests, delete_option, objects } = facts;
-        let labels = texts(metadata, "labels");
-        let annotations = texts(metadata, "annotations");
-        let owned = managed_keys(&annotations);
-        let (source, adopt) = kind.owners(&labels, &annotations);
-        let left = object::left(&objects, status);
-        let digest = digest(
-            &set_by_gitwork(&labels, kind.own_labels(), &owned.labels),
-            &set_by_gitwork(&annotations, kind.own_annotations(), &owned.annotations),
-        );
+        let (generation, manifests) = (read.generation, spec.manifests);
+        let owned = managed_keys(annotations);
+        let (source, adopt) = kind.owners(labels, annotations);
+        let left = object::left(&spec.objects, status);
+        let digest = digest(labels, annotations, &owned);
         let digest_of = |key| annotations.get(key).and_then(|text| Digest::parse(text));
         let written = digest_of(ANNOTATION_HASH);
         let is_edited = source.is_some() && written != Some(digest);
@@ -230,37 +207,36 @@ impl ObservedWork {
         let annotation = |key: &str, bytes_max: usize| {
             Some(Box::from(*annotations.get(key).filter(|text| text.len() <= bytes_max)?))
         };
-        Ok(Self {
-            key,
-            uid: required(metadata, "uid", "metadata.uid")?.into(),
-            resource_version: required(metadata, "resourceVersion", "metadata.resourceVersion")?
-                .into(),
+        Self {
+            key: read.key,
+            uid: read.uid.into(),
+            resource_version: read.resource_version.into(),
             generation,
             source: source.map(Arc::from),
             adopt: annotation(ANNOTATION_ADOPT, 63).filter(|_| adopt),
             digest,
             written,
-            written_at: written_at(metadata),
+            written_at: read.written_at,
             commit: annotations.get(ANNOTATION_COMMIT).and_then(|text| CommitId::parse(text)),
             path: annotation(ANNOTATION_PATH, limits::PATH_BYTES_MAX),
-            delete_option,
+            delete_option: spec.delete_option,
             prune: annotations.get(ANNOTATION_PRUNE) != Some(&"false"),
             created_during_hold: annotations.contains_key(ANNOTATION_CREATED_DURING_HOLD),
             group_content: digest_of(ANNOTATION_GROUP_CONTENT).map(Box::new),
             deleting: metadata.get("deletionTimestamp").is_some_and(|time| !time.is_null()),
             unowned: kind == ObservedKind::ManifestWork
-                && is_unowned(metadata, &labels, &annotations),
-            of_replica_set: kind.is_of_replica_set(&labels),
+                && is_unowned(metadata, labels, annotations),
+            of_replica_set: kind.is_of_replica_set(labels),
             owned: (owned != ManagedKeys::default()).then(|| Box::new(owned)),
             edited_by,
-            labels_absent: !metadata.get("labels").is_some_and(Value::is_object),
-            annotations_absent: !metadata.get("annotations").is_some_and(Value::is_object),
+            labels_absent: read.labels_absent,
+            annotations_absent: read.annotations_absent,
             agent: AgentView::of(metadata, status, generation, manifests == 0),
             status: Arc::new(StatusView::of(status, generation, manifests)),
             works: 1,
-            objects,
+            objects: spec.objects,
             left,
-        })
+        }
     }
 
     /// The object with this identity, if the work lists it.
@@ -296,18 +272,54 @@ impl ObservedWork {
     }
 }
 
+/// Labels or annotations.
+pub(super) type Texts<'a> = BTreeMap<&'a str, &'a str>;
+
+/// What is read of every object's metadata.
+pub(super) struct MetadataFacts<'a> {
+    pub key: WorkKey,
+    pub uid: &'a str,
+    pub resource_version: &'a str,
+    pub generation: i64,
+    pub labels: Texts<'a>,
+    /// The object has no such field.
+    pub labels_absent: bool,
+    pub annotations: Texts<'a>,
+    pub annotations_absent: bool,
+    pub written_at: Option<Timestamp>,
+}
+
+impl<'a> MetadataFacts<'a> {
+    fn of(object: &'a Value, kind: ObservedKind) -> Result<Self, UnreadableWork> {
+        let metadata = object.get("metadata").unwrap_or(&Value::Null);
+        let is_absent = |field| !metadata.get(field).is_some_and(Value::is_object);
+        let resource_version = required(metadata, "resourceVersion", "metadata.resourceVersion");
+        Ok(Self {
+            key: kind.key(metadata)?,
+            uid: required(metadata, "uid", "metadata.uid")?,
+            resource_version: resource_version?,
+            generation: generation_of(object),
+            labels: texts(metadata, "labels"),
+            labels_absent: is_absent("labels"),
+            annotations: texts(metadata, "annotations"),
+            annotations_absent: is_absent("annotations"),
+            written_at: written_at(metadata),
+        })
+    }
+}
+
 /// What is read of a spec, besides its digest.
-struct SpecFacts {
-    manifests: usize,
-    delete_option: DeletionPolicy,
-    objects: Box<[ListedObject]>,
+pub(super) struct SpecFacts {
+    pub manifests: usize,
+    pub delete_option: DeletionPolicy,
+    pub objects: Box<[ListedObject]>,
 }
 
 impl SpecFacts {
     /// `object`: that with this spec.
     fn of(spec: &Value, object: &Value, kind: ObservedKind) -> Self {
         let of_works = kind.spec_of_works(spec);
-        let manifests = of_works.pointer("/workload/manifests").and_then(Value::as_array);
+        let manifests = value_at(of_works, "/workload/manifests").and_then(Value::as_array);
         let option = of_works.get("deleteOption").unwrap_or(&Value::Null);
         let delete_option = DeletionPolicy::from_value(option);
         let status = object.get("status").unwrap_or(&Value::Null);
@@ -317,18 +329,26 @@ impl SpecFacts {
 }
 
 fn generation_of(object: &Value) -> i64 {
-    object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default()
+    value_at(object, "/metadata/generation").and_then(Value::as_i64).unwrap_or_default()
 }
 
 /// When gitwork wrote the work last, as the API server keeps it for each manager of fields.
 fn written_at(metadata: &Value) -> Option<Timestamp> {
     let entries = metadata.get("managedFields").and_then(Value::as_array)?.iter();
-    let text =
-        |entry: &'_ Value, field: &str| entry.get(field).and_then(Value::as_str).map(str::to_owned);
-    let ours = entries.filter(|entry| {
-        text(entry, "manager").as_deref() == Some(MANAGER) && text(entry, "subresource").is_none()
-    });
-    ours.filter_map(|entry| text(entry, "time")?.parse().ok()).max()
+    last_write(entries.map(|entry| {
+        let text = |field| entry.get(field).and_then(Value::as_str);
+        (text("manager"), text("subresource").is_none(), text("time"))
+    }))
+}
+
+/// The last time that gitwork wrote an object itself. `entries`: the manager of each entry, whether
+/// it is of the object itself and not of a subresource, and its time.
+pub(super) fn last_write<'a>(
+    entries: impl Iterator<Item = (Option<&'a str>, bool, Option<&'a str>)>,
+) -> Option<Timestamp> {
+    let ours =
+        entries.filter(|(manager, is_of_object, _)| *manager == Some(MANAGER) && *is_of_object);
+    ours.filter_map(|(.., time)| time?.parse().ok()).max()
 }
 
 /// The entries of a map that gitwork set: its own, and those that users set through Git.
@@ -351,7 +371,7 @@ fn required<'a>(
 
 /// The kind of an object that is read as a work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ObservedKind {
+pub(super) enum ObservedKind {
     ManifestWork,
     ReplicaSet,
 }
