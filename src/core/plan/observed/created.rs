@@ -9,6 +9,8 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use crate::model::digest::Digest;
+use crate::model::kinds;
+use crate::model::manifest::Identity;
 use crate::model::name::WorkKey;
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::{ANNOTATION_COMMIT, ANNOTATION_HASH, DeletionPolicy, WorkBody};
@@ -162,13 +164,12 @@ impl Manifest<'_> {
         ObjectDigest::new(group, self.kind, self.metadata.namespace, self.metadata.name)
     }
 
-    /// The manifest with no other field.
-    fn to_value(&self) -> Value {
+    fn identity(&self) -> Identity {
         let Metadata { name, namespace } = self.metadata;
-        json!({
+        kinds::guessed_identity(&json!({
             "apiVersion": self.api_version, "kind": self.kind,
             "metadata": {"name": name, "namespace": namespace},
-        })
+        }))
     }
 }
 
@@ -181,7 +182,7 @@ impl SpecFacts {
         let strategies = UpdateStrategies::of_configs(&outline.manifest_configs);
         let listing = Listing { strategies: &strategies, delete_option: &delete_option };
         let manifests = &outline.workload.manifests;
-        let read = |one: &Manifest<'_>| listing.unreported(one.digest(), || one.to_value());
+        let read = |one: &Manifest<'_>| listing.unreported(one.digest(), || one.identity());
         let objects: Vec<ListedObject> = manifests.iter().map(read).collect();
         Some(Self { manifests: manifests.len(), delete_option, objects: sorted(objects) })
     }

@@ -1,6 +1,5 @@
 //! The objects of a work on the hub, and how far its agent has come with each.
 
-use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -69,7 +68,7 @@ pub(super) fn objects(
         .filter_map(|manifest| Some((manifest, ObjectDigest::of_manifest(manifest)?)))
         .map(|(manifest, digest)| match reported.get(&digest) {
             Some(report) => report.object(digest, generation, &listing),
-            None => listing.unreported(digest, || manifest),
+            None => listing.unreported(digest, || kinds::guessed_identity(manifest)),
         });
     sorted(all.collect())
 }
@@ -86,12 +85,12 @@ pub(super) struct Listing<'a> {
 }
 
 impl Listing<'_> {
-    /// An object that the agent has not reported. The plural of its kind is a guess: a wrong one
-    /// fits no rule. It is needed only where there are rules.
-    pub fn unreported<M: Borrow<Value>>(
+    /// An object that the agent has not reported. `identity`: with a guess as the plural of its
+    /// kind; a wrong one fits no rule. It is needed only where there are rules.
+    pub fn unreported(
         &self,
         digest: ObjectDigest,
-        manifest: impl FnOnce() -> M,
+        identity: impl FnOnce() -> Identity,
     ) -> ListedObject {
         let Self { strategies, delete_option } = self;
         let mut object = ListedObject {
@@ -104,7 +103,7 @@ impl Listing<'_> {
             create_only: false,
         };
         if !strategies.is_empty() || matches!(delete_option, DeletionPolicy::SelectivelyOrphan(_)) {
-            let identity = kinds::guessed_identity(manifest().borrow());
+            let identity = identity();
             object.orphaned = delete_option.orphans(&identity);
             object.read_only = strategies.is_read_only(&identity);
             let strategy = strategies.of_object(&identity);
