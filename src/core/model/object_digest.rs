@@ -21,10 +21,15 @@ impl ObjectDigest {
     /// The digest of a manifest's object; `None` if the manifest does not name one.
     pub fn of_manifest(manifest: &Value) -> Option<Self> {
         let text = |pointer| value_at(manifest, pointer).and_then(Value::as_str);
-        let api_version = text("/apiVersion")?;
-        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        let (api_version, kind) = (text("/apiVersion")?, text("/kind")?);
         let namespace = text("/metadata/namespace").unwrap_or_default();
-        Some(Self::new(group, text("/kind")?, namespace, text("/metadata/name")?))
+        Some(Self::of_names(api_version, kind, namespace, text("/metadata/name")?))
+    }
+
+    /// The digest of an object with these fields of its manifest.
+    pub(crate) fn of_names(api_version: &str, kind: &str, namespace: &str, name: &str) -> Self {
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        Self::new(group, kind, namespace, name)
     }
 
     /// The digest of the object that an agent reports as `resourceMeta`.

@@ -259,7 +259,6 @@ impl WorkBody {
     /// The whole ManifestWork or ManifestWorkReplicaSet, as it is created.
     pub fn to_manifest_work(&self, key: &WorkKey, commit: Option<CommitId>) -> Value {
         let mut work = serde_json::to_value(self.without_spec(key, commit)).unwrap_or_default();
-        // Moved: `json!` would copy it.
         work["spec"] = self.spec.value();
         work
     }

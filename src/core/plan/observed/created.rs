@@ -1,6 +1,5 @@
 //! The response to the creation of a ManifestWork, read without what its manifests contain.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -32,6 +31,8 @@ struct CreatedWork<'a> {
     metadata: CreatedMetadata<'a>,
 }
 
+/// Labels and annotations may have escapes in JSON, so they are not borrowed. One that has them in
+/// another field is read whole.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct CreatedMetadata<'a> {
@@ -52,11 +53,11 @@ struct CreatedMetadata<'a> {
 #[derive(Deserialize)]
 struct ManagedFields<'a> {
     #[serde(borrow, default)]
-    manager: Option<Cow<'a, str>>,
+    manager: Option<&'a str>,
     #[serde(default)]
     subresource: Option<IgnoredAny>,
     #[serde(borrow, default)]
-    time: Option<Cow<'a, str>>,
+    time: Option<&'a str>,
 }
 
 impl ObservedWork {
@@ -112,10 +113,8 @@ impl CreatedMetadata<'_> {
 
     /// When gitwork wrote it, by the clock of the hub.
     fn written_at(&self) -> Option<Timestamp> {
-        last_write(self.managed_fields.iter().map(|entry| {
-            let is_of_object = entry.subresource.is_none();
-            (entry.manager.as_deref(), is_of_object, entry.time.as_deref())
-        }))
+        let entries = self.managed_fields.iter();
+        last_write(entries.map(|entry| (entry.manager, entry.subresource.is_none(), entry.time)))
     }
 }
 
@@ -160,8 +159,8 @@ struct Metadata<'a> {
 
 impl Manifest<'_> {
     fn digest(&self) -> ObjectDigest {
-        let group = self.api_version.split_once('/').map_or("", |(group, _)| group);
-        ObjectDigest::new(group, self.kind, self.metadata.namespace, self.metadata.name)
+        let Metadata { name, namespace } = self.metadata;
+        ObjectDigest::of_names(self.api_version, self.kind, namespace, name)
     }
 
     fn identity(&self) -> Identity {
