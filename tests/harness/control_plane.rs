@@ -28,6 +28,7 @@ pub struct ControlPlane {
     clusters_started: AtomicU32,
     hub: OnceCell<Cluster>,
     managed: OnceCell<Cluster>,
+    managed_by_ocm: OnceCell<Cluster>,
 }
 
 /// One running etcd. It ends, and its folder is removed, with the last cluster on it.
@@ -58,6 +59,7 @@ impl ControlPlane {
             clusters_started: AtomicU32::new(0),
             hub: OnceCell::new(),
             managed: OnceCell::new(),
+            managed_by_ocm: OnceCell::new(),
         })
     }
 
@@ -69,12 +71,13 @@ impl ControlPlane {
 
     /// The shared managed cluster, where Deployments roll out.
     pub async fn managed(&self) -> &Cluster {
-        let options = || ClusterOptions {
-            controller_manager: true,
-            scheduler_and_kwok: true,
-            crds: crds::managed(),
-        };
-        self.managed.get_or_init(|| self.start("managed", options())).await
+        self.managed.get_or_init(|| self.start("managed", managed())).await
+    }
+
+    /// The shared managed cluster of the doubles of OCM's agent. A double lists all
+    /// AppliedManifestWorks of its cluster at each step, so it must not have those of other tests.
+    pub async fn managed_by_ocm(&self) -> &Cluster {
+        self.managed_by_ocm.get_or_init(|| self.start("managed-by-ocm", managed())).await
     }
 
     /// A separate cluster, for tests that stop it or need it empty. It ends when it is dropped.
@@ -147,6 +150,11 @@ impl Etcd {
     pub(super) fn folder(&self) -> &Path {
         self.folder.path()
     }
+}
+
+/// A managed cluster where Deployments roll out.
+fn managed() -> ClusterOptions {
+    ClusterOptions { controller_manager: true, scheduler_and_kwok: true, crds: crds::managed() }
 }
 
 fn fail(error: &anyhow::Error) -> ! {

@@ -86,3 +86,8 @@ pub async fn hub() -> &'static Cluster {
 pub async fn managed() -> &'static Cluster {
     ControlPlane::shared().await.managed().await
 }
+
+/// [`ControlPlane::managed_by_ocm`] of the control plane that tests share.
+pub async fn managed_by_ocm() -> &'static Cluster {
+    ControlPlane::shared().await.managed_by_ocm().await
+}

@@ -53,8 +53,10 @@ impl Informer {
             self.undelivered.push_back(Event::Deleted(old));
         }
         for new in objects {
+            if self.seen.get(name(&new)).is_some_and(|old| version(old) == version(&new)) {
+                continue;
+            }
             match self.seen.insert(name(&new).to_owned(), new.clone()) {
-                Some(old) if version(&old) == version(&new) => {}
                 Some(old) => self.undelivered.push_back(Event::Updated { old, new }),
                 None => self.undelivered.push_back(Event::Added(new)),
             }

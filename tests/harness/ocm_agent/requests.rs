@@ -116,8 +116,11 @@ impl Requests {
 
     /// The items of a list.
     pub async fn list(&self, of: &Address) -> Result<Vec<Value>, RequestError> {
-        let list = self.send("GET", &of.collection(), None).await?;
-        Ok(list["items"].as_array().cloned().unwrap_or_default())
+        let mut list = self.send("GET", &of.collection(), None).await?;
+        match list["items"].take() {
+            Value::Array(items) => Ok(items),
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// The live object. None if there is none.

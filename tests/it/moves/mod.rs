@@ -38,7 +38,7 @@ async fn objects_keep_their_identity_with_gitwork_agent() {
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_keep_their_identity_with_the_double_of_ocms_agent() {
     let mut world = World::start(OrderChooser::seeded(0)).await;
-    let managed = crate::harness::managed().await;
+    let managed = crate::harness::managed_by_ocm().await;
     let (cluster, namespace) = (world.cluster_name.clone(), world.namespace.clone());
     let step = Mutex::new(());
     let rounds = async {
@@ -54,8 +54,8 @@ async fn objects_keep_their_identity_with_the_double_of_ocms_agent() {
 /// Lets the double act for ever, while `step` is free. Its regular passes come when it has had
 /// nothing to do for a while.
 async fn act(agent: &mut OcmAgent, order: &mut OrderChooser, step: &Mutex<()>) {
-    const PAUSE: Duration = Duration::from_millis(10);
-    const IDLE_MAX: u32 = 200;
+    const PAUSE: Duration = Duration::from_millis(100);
+    const IDLE_MAX: u32 = 30;
     let mut idle = 0;
     loop {
         let acting = step.lock().await;

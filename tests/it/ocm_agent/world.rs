@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use gitwork_agent_core::identity::hub_hash;
-use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
+};
 use kube::core::GroupVersionKind;
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
@@ -24,15 +26,30 @@ pub struct World {
 
 /// Runs a scenario in the plainest order and in some random ones.
 pub async fn in_each_order(scenario: impl AsyncFn(World)) {
-    scenario(World::start(OrderChooser::explicit([])).await).await;
-    for seed in 0..2 {
-        scenario(World::start(OrderChooser::seeded(seed)).await).await;
+    for order in [OrderChooser::explicit([]), OrderChooser::seeded(0), OrderChooser::seeded(1)] {
+        let world = World::start(order).await;
+        let (applied, prefix) = (world.applied_works(), world.agent.applied_name(""));
+        scenario(world).await;
+        delete_all(&applied, &prefix).await;
+    }
+}
+
+/// Deletes what the agent of a world has left: each double lists it at each step.
+async fn delete_all(applied: &Api<DynamicObject>, prefix: &str) {
+    let left = applied.list_metadata(&ListParams::default()).await.unwrap();
+    for one in left.items.iter().filter(|one| one.name_any().starts_with(prefix)) {
+        applied.delete(&one.name_any(), &DeleteParams::default()).await.unwrap();
+        if !one.finalizers().is_empty() {
+            let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+            let params = PatchParams::default();
+            applied.patch_metadata(&one.name_any(), &params, &patch).await.unwrap();
+        }
     }
 }
 
 impl World {
     pub async fn start(order: OrderChooser) -> Self {
-        let (hub, managed) = (harness::hub().await, harness::managed().await);
+        let (hub, managed) = (harness::hub().await, harness::managed_by_ocm().await);
         let cluster_name = hub.namespace("ocm").await;
         let namespace = managed.namespace("ocm-apps").await;
         // The hash names the hub: one of its own keeps tests apart.

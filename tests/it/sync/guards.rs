@@ -406,12 +406,14 @@ async fn status_branch_reveals_a_restored_hub_to_a_new_machine() {
 /// A pod of the shipped deployment, which has the cache of no other.
 async fn shipped_pod(sync: &Sync, number: usize) -> super::program::Running {
     let cache = sync.folder.path().join(format!("pod-{number}"));
+    let log = sync.folder.path().join(format!("pod-{number}.log"));
     let child = Command::new(env!("CARGO_BIN_EXE_gitwork"))
         .args(["run", "--log-format=json", "--config"])
         .arg(deploy::daemon_config(sync.id.as_str(), &sync.server.url("fleet.git"), &cache))
         .arg("--kubeconfig")
         .arg(super::program::rights(sync).await)
         .env_remove("GITWORK_LOG")
+        .stderr(std::fs::File::create(&log).unwrap())
         .spawn()
         .unwrap();
     super::program::Running(child)
