@@ -15,6 +15,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, ResourceExt};
+use tempfile::NamedTempFile;
 
 use super::binaries::Program;
 use super::control_plane::Etcd;
@@ -151,11 +152,14 @@ impl Cluster {
         self.folder.join(ADMIN_KUBECONFIG)
     }
 
-    /// The file of [`Cluster::kubeconfig_for`].
+    /// The file of [`Cluster::kubeconfig_for`]. Tests that run side by side share it, so it is
+    /// whole at any time.
     pub async fn kubeconfig_path_for(&self, namespace: &str, service_account: &str) -> PathBuf {
         let text = self.kubeconfig_for(namespace, service_account).await;
         let path = self.folder.join(format!("{namespace}.{service_account}.kubeconfig"));
-        fs::write(&path, text).unwrap();
+        let written = NamedTempFile::new_in(&self.folder).unwrap();
+        fs::write(&written, text).unwrap();
+        written.persist(&path).unwrap();
         path
     }
 

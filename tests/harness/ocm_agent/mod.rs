@@ -213,7 +213,8 @@ impl OcmAgent {
     }
 
     /// A step that reads the servers only after a write of its own, and if nothing is left to do.
-    async fn step_alone(&mut self, order: &mut OrderChooser) -> bool {
+    /// What others write is seen then.
+    pub async fn step_alone(&mut self, order: &mut OrderChooser) -> bool {
         if !self.is_started {
             self.restart().await;
         }

@@ -59,7 +59,7 @@ async fn act(agent: &mut OcmAgent, order: &mut OrderChooser, step: &Mutex<()>) {
     let mut idle = 0;
     loop {
         let acting = step.lock().await;
-        let has_acted = agent.step(order).await;
+        let has_acted = agent.step_alone(order).await;
         drop(acting);
         if has_acted {
             idle = 0;
