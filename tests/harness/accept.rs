@@ -1,7 +1,6 @@
 //! The steps of an OCM hub after it has accepted a managed cluster, for a hub without OCM's own
 //! controllers.
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -43,9 +42,7 @@ impl Cluster {
     /// Writes the result of [`Cluster::accept`] to a file.
     pub async fn accept_as_file(&self, cluster: &str) -> PathBuf {
         let text = self.accept(cluster).await;
-        let path = self.folder().join(format!("{cluster}.agent.kubeconfig"));
-        fs::write(&path, text).unwrap();
-        path
+        self.write_kubeconfig(&format!("{cluster}.agent"), &text)
     }
 }
 

@@ -152,11 +152,15 @@ impl Cluster {
         self.folder.join(ADMIN_KUBECONFIG)
     }
 
-    /// The file of [`Cluster::kubeconfig_for`]. Tests that run side by side share it, so it is
-    /// whole at any time.
+    /// The file of [`Cluster::kubeconfig_for`].
     pub async fn kubeconfig_path_for(&self, namespace: &str, service_account: &str) -> PathBuf {
         let text = self.kubeconfig_for(namespace, service_account).await;
-        let path = self.folder.join(format!("{namespace}.{service_account}.kubeconfig"));
+        self.write_kubeconfig(&format!("{namespace}.{service_account}"), &text)
+    }
+
+    /// Writes a kubeconfig. Tests that run side by side may share it, so it is whole at any time.
+    pub(super) fn write_kubeconfig(&self, user: &str, text: &str) -> PathBuf {
+        let path = self.folder.join(format!("{user}.kubeconfig"));
         let written = NamedTempFile::new_in(&self.folder).unwrap();
         fs::write(&written, text).unwrap();
         written.persist(&path).unwrap();

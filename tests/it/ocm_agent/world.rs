@@ -30,12 +30,12 @@ pub async fn in_each_order(scenario: impl AsyncFn(World)) {
         let world = World::start(order).await;
         let (applied, prefix) = (world.applied_works(), world.agent.applied_name(""));
         scenario(world).await;
-        delete_all(&applied, &prefix).await;
+        delete_applied_works(&applied, &prefix).await;
     }
 }
 
 /// Deletes what the agent of a world has left: each double lists it at each step.
-async fn delete_all(applied: &Api<DynamicObject>, prefix: &str) {
+async fn delete_applied_works(applied: &Api<DynamicObject>, prefix: &str) {
     let left = applied.list_metadata(&ListParams::default()).await.unwrap();
     for one in left.items.iter().filter(|one| one.name_any().starts_with(prefix)) {
         applied.delete(&one.name_any(), &DeleteParams::default()).await.unwrap();
