@@ -105,7 +105,11 @@ impl OperationError for RolloutStepError {
     fn hints(&self) -> Vec<String> {
         let hint = match self {
             Self::NoRollout { .. } => "set `rollout` in its group.yaml, or in gitwork.yaml",
-            Self::NothingToApprove(_) | Self::NoWave { .. } | Self::IsGoing(_) => {
+            Self::NothingToApprove(_) => {
+                "`gitwork rollout status` shows what each rollout waits for; with --wave, a wave \
+                 is approved in advance"
+            }
+            Self::NoWave { .. } | Self::IsGoing(_) => {
                 "`gitwork rollout status` shows what each rollout waits for"
             }
             Self::HasEnded(_) => "to undo the change, revert its commit in Git",

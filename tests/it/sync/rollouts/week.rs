@@ -72,14 +72,15 @@ fn commit(stage: &Stage, version: &str, maps: &str, of_hardware: &str) {
     stage.commit_for(&members, rollout, version, &[("b.yaml", quota)]);
 }
 
-/// Approves the wave that waits.
+/// Approves the wave once it waits. The command names it: it counts the soak of `lab` from
+/// the times on the hub, which are whole seconds, and so for up to a second longer than the daemon.
 async fn approve(stage: &Stage) {
     let waits = |progress: &Value| {
         let why = progress["waitsFor"].as_str().unwrap_or_default();
         progress["wave"] == "ulm" && why.contains("nobody has approved")
     };
     stage.until_status("the wait for the approval of ulm", waits).await;
-    done(&gitwork(&stage.sync, &["rollout", "approve", GROUP]));
+    done(&gitwork(&stage.sync, &["rollout", "approve", GROUP, "--wave", "ulm"]));
 }
 
 /// In Ulm, it fails on a real store, whose API server rejects the quota, and on the store whose
