@@ -15,8 +15,11 @@ mod stage;
 mod watch;
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::ops::Range;
 use std::time::Duration;
 
+use futures::future::join_all;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::sleep;
 
@@ -26,34 +29,44 @@ use crate::ocm_agent_double::{OcmAgent, OrderChooser};
 use layout::{Form, Layout};
 use stage::Stage;
 
-const ROUNDS: u64 = 50;
+/// The two halves are played side by side: most of a round is waiting.
+const HALVES: [Range<u64>; 2] = [0..25, 25..50];
+
+/// How often a disturbance came in the middle of a move.
+type InTheMiddle = BTreeMap<Disturbance, u64>;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_keep_their_identity_with_gitwork_agent() {
-    let mut agent = Fixture::start().await;
-    let stage = Stage::start(&agent.cluster_name, &agent.namespace, agent.managed).await;
-    play_all(stage, &mut agent).await;
+    let halves = HALVES.map(|rounds| async {
+        let mut agent = Fixture::start().await;
+        let stage = Stage::start(&agent.cluster_name, &agent.namespace, agent.managed).await;
+        play_all(stage, rounds, &mut agent).await
+    });
+    check(&join_all(halves).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_keep_their_identity_with_the_double_of_ocms_agent() {
-    let mut world = World::start(OrderChooser::seeded(0)).await;
-    let managed = crate::harness::managed_by_ocm().await;
-    let (cluster, namespace) = (world.cluster_name.clone(), world.namespace.clone());
-    let step = Mutex::new(());
-    let rounds = async {
-        let stage = Stage::start(&cluster, &namespace, managed).await;
-        play_all(stage, &mut PausableDouble { step: &step, pause: None }).await;
-    };
-    tokio::select! {
-        () = rounds => {}
-        () = act(&mut world.agent, &mut world.order, &step) => {}
-    }
+    let halves = HALVES.map(|rounds| async {
+        let mut world = World::start(OrderChooser::seeded(rounds.start)).await;
+        let managed = crate::harness::managed_by_ocm().await;
+        let (cluster, namespace) = (world.cluster_name.clone(), world.namespace.clone());
+        let step = Mutex::new(());
+        let played = async {
+            let stage = Stage::start(&cluster, &namespace, managed).await;
+            play_all(stage, rounds, &mut PausableDouble { step: &step, pause: None }).await
+        };
+        tokio::select! {
+            in_the_middle = played => in_the_middle,
+            never = act(&mut world.agent, &mut world.order, &step) => match never {},
+        }
+    });
+    check(&join_all(halves).await);
 }
 
 /// Lets the double act for ever, while `step` is free. Its regular passes come when it has had
 /// nothing to do for a while.
-async fn act(agent: &mut OcmAgent, order: &mut OrderChooser, step: &Mutex<()>) {
+async fn act(agent: &mut OcmAgent, order: &mut OrderChooser, step: &Mutex<()>) -> Infallible {
     const PAUSE: Duration = Duration::from_millis(100);
     const IDLE_MAX: u32 = 30;
     let mut idle = 0;
@@ -133,18 +146,23 @@ const DISTURBANCES: [Disturbance; 4] = [
 ];
 
 /// Every form meets every disturbance: their numbers have no common divisor.
-async fn play_all(mut stage: Stage, agent: &mut impl Agent) {
-    let mut in_the_middle: BTreeMap<Disturbance, u64> = BTreeMap::new();
-    for round in 0..ROUNDS {
+async fn play_all(mut stage: Stage, rounds: Range<u64>, agent: &mut impl Agent) -> InTheMiddle {
+    let mut in_the_middle = InTheMiddle::new();
+    for round in rounds {
         let disturbance = DISTURBANCES[usize::try_from(round % 4).unwrap()];
         let is_in_the_middle = play(&mut stage, round, disturbance, agent).await;
         *in_the_middle.entry(disturbance).or_default() += u64::from(is_in_the_middle);
     }
+    stage.end().await;
+    in_the_middle
+}
+
+/// Each disturbance came in the middle of several moves.
+fn check(halves: &[InTheMiddle]) {
     for disturbance in DISTURBANCES {
-        let rounds = in_the_middle[&disturbance];
+        let rounds: u64 = halves.iter().map(|half| half[&disturbance]).sum();
         assert!(rounds >= 8, "{disturbance:?} came in the middle of {rounds} moves only");
     }
-    stage.end().await;
 }
 
 /// One move, from its commit to the state in which every work and every object is as Git has it.
