@@ -131,8 +131,11 @@ impl OperationError for HubError {
     }
 
     fn reason(&self) -> &'static str {
-        if let Self::InvalidRecord { why, .. } = self {
-            return why.reason();
+        match self {
+            Self::InvalidRecord { why, .. } => return why.reason(),
+            // As the plan says it once the owner of the name is known.
+            Self::Exists { .. } => return "Conflict",
+            _ => {}
         }
         match self.retry_class() {
             RetryClass::Stale => "Conflict",

@@ -4,6 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -17,7 +18,7 @@ const LINES_SHOWN: usize = 200;
 
 /// A running `gitwork run`. It is killed when this is dropped.
 pub struct Daemon {
-    child: Child,
+    child: Mutex<Child>,
     log: PathBuf,
 }
 
@@ -45,7 +46,7 @@ impl Daemon {
             .stderr(fs::File::create(&log).unwrap())
             .spawn()
             .unwrap();
-        Daemon { child, log }
+        Daemon { child: Mutex::new(child), log }
     }
 
     /// Has every source fetched now.
@@ -54,14 +55,16 @@ impl Daemon {
     }
 
     pub fn signal(&self, name: &str) {
-        let kill = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
+        let id = self.child.lock().unwrap().id().to_string();
+        let kill = Command::new("kill").args(["-s", name, &id]).status();
         assert!(kill.unwrap().success());
     }
 
     /// Asks it to end, and answers how it did.
     pub async fn terminate(mut self) -> Option<i32> {
         self.signal("TERM");
-        let ended = tokio::task::spawn_blocking(move || self.child.wait().unwrap().code());
+        let wait = move || self.child.get_mut().unwrap().wait().unwrap().code();
+        let ended = tokio::task::spawn_blocking(wait);
         tokio::time::timeout(Duration::from_secs(60), ended).await.unwrap().unwrap()
     }
 
@@ -79,9 +82,15 @@ impl Daemon {
     }
 
     /// Waits until the log has these words, and returns the first such line.
+    ///
+    /// # Panics
+    /// If they do not come in time, or the program has ended without them.
     pub async fn until_logged(&self, words: &str) -> Value {
         eventually(&format!("the log to say {words:?}"), Duration::from_secs(300), || async {
+            // Before the log is read: what it logged until its end is in there.
+            let ended = self.child.lock().unwrap().try_wait().unwrap();
             let found = self.logged(words).into_iter().next();
+            assert!(found.is_some() || ended.is_none(), "{ended:?} before it logged {words:?}");
             found.ok_or_else(|| self.log().iter().map(|line| format!("{line}\n")).collect())
         })
         .await
@@ -118,9 +127,11 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        let ended = self.child.try_wait();
-        let _gone = self.child.kill();
-        let _reaped = self.child.wait();
+        // A test may have failed while it had the lock.
+        let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let ended = child.try_wait();
+        let _gone = child.kill();
+        let _reaped = child.wait();
         if std::thread::panicking() {
             let text = fs::read_to_string(&self.log).unwrap_or_default();
             let lines: Vec<&str> = text.lines().collect();
