@@ -5,7 +5,7 @@ use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 use kube::Client;
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, PostParams};
 use serde_json::{Value, json};
 
 use super::executor::{executor, grant};
@@ -54,6 +54,20 @@ async fn is_allowed(
     let review = SelfSubjectAccessReview { spec, ..Default::default() };
     let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap().allowed
+}
+
+/// Otherwise an upgrade would make the agent report refusals until the cluster has aggregated the
+/// roles again.
+#[tokio::test]
+async fn file_applied_again_takes_no_rights_away() {
+    let managed = crate::harness::managed().await;
+    let objects = objects("deploy/agent.yaml");
+    install(managed, &objects).await;
+    let applied = apply_all(managed.client(), &objects).await.unwrap();
+    let is_aggregated = |object: &&DynamicObject| object.data["aggregationRule"].is_object();
+    let roles: Vec<&DynamicObject> = applied.iter().filter(is_aggregated).collect();
+    assert_eq!(roles.len(), 1);
+    assert!(!roles[0].data["rules"].as_array().unwrap().is_empty(), "{:?}", roles[0]);
 }
 
 fn deployment(fixture: &Fixture<'_>) -> Value {
