@@ -12,7 +12,7 @@ use kube::api::{Api, DeleteParams, DynamicObject};
 use serde_json::{Value, json};
 
 use super::fixture::{DEADLINE, Fixture, kind};
-use super::process::{Program, start_as};
+use super::process::{Program, only_agent, start_as};
 use crate::harness::fault_proxy::{Fault, FaultProxy, Target, Upstream};
 use crate::harness::{ClusterOptions, ControlPlane, apply_all, crds, eventually};
 
@@ -196,6 +196,7 @@ async fn program_survives_a_minute_without_hub_and_cluster() {
 
 #[tokio::test]
 async fn program_continues_with_rotated_credentials() {
+    let _alone = only_agent().await;
     let mut fixture = Fixture::start().await;
     fixture.kill().await;
     let hub = ControlPlane::shared().await.hub().await;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::executor::{executor, grant};
 use super::fixture::{DEADLINE, Fixture};
-use super::process::{Program, start_as};
+use super::process::{Program, only_agent, start_as};
 use crate::deploy::objects;
 use crate::harness::{Cluster, ControlPlane, apply_all, eventually};
 
@@ -88,6 +88,7 @@ pub async fn refused(program: &Program) -> Vec<String> {
 
 #[tokio::test]
 async fn agent_works_with_the_rbac_of_its_manifests() {
+    let _alone = only_agent().await;
     let mut fixture = Fixture::start().await;
     fixture.kill().await;
     let cluster = install(fixture.managed, &objects("deploy/agent.yaml")).await;
@@ -149,6 +150,7 @@ async fn agent_works_with_the_rbac_of_its_manifests() {
 /// The dry run of a role's escalation check impersonates the executor.
 #[tokio::test]
 async fn agent_may_create_subject_access_reviews_for_an_executor() {
+    let _alone = only_agent().await;
     let mut fixture = Fixture::start().await;
     fixture.kill().await;
     let cluster = install(fixture.managed, &objects("deploy/agent.yaml")).await;

@@ -6,12 +6,23 @@ use std::time::Duration;
 use kube::api::{Api, DynamicObject};
 use kube::{Client, Config};
 use tokio::process::{Child, Command};
+use tokio::sync::{Mutex, MutexGuard};
 
 use super::fixture::{DEADLINE, Fixture, kind};
 use crate::harness::{ControlPlane, eventually};
 
 /// The default of `terminationGracePeriodSeconds`.
 const GRACE: Duration = Duration::from_secs(30);
+
+/// Held by a test while it has programs that name the shared hub by its own URL, which is part of
+/// the names of AppliedManifestWorks. For each such agent, those of another one have lost their
+/// works, and it deletes them with their objects.
+static ONLY_AGENT: Mutex<()> = Mutex::const_new(());
+
+/// Waits until no other test has such an agent. See [`ONLY_AGENT`].
+pub async fn only_agent() -> MutexGuard<'static, ()> {
+    ONLY_AGENT.lock().await
+}
 
 /// A running program, and where it serves its health.
 pub struct Program {
@@ -115,6 +126,7 @@ impl Program {
 
 #[tokio::test]
 async fn agent_program_leads_applies_and_shuts_down_in_time() {
+    let _alone = only_agent().await;
     let mut fixture = Fixture::start().await;
     fixture.kill().await;
     let namespace = fixture.managed.namespace("agent").await;
@@ -154,6 +166,7 @@ async fn agent_program_leads_applies_and_shuts_down_in_time() {
 
 #[tokio::test]
 async fn config_file_sets_the_address_and_the_lease() {
+    let _alone = only_agent().await;
     let mut fixture = Fixture::start().await;
     fixture.kill().await;
     let namespace = fixture.managed.namespace("agent").await;

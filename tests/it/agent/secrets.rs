@@ -6,7 +6,7 @@ use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use serde_json::{Value, json};
 
 use super::fixture::{Fixture, kind};
-use super::process::start_as;
+use super::process::{only_agent, start_as};
 use crate::harness::ControlPlane;
 
 /// No other text of a run holds these letters.
@@ -149,6 +149,7 @@ fn assert_no_form(text: &str) {
 
 #[tokio::test]
 async fn secret_values_appear_in_no_agent_output() {
+    let _alone = only_agent().await;
     let mut fixture = Fixture::start().await;
     fixture.kill().await;
     let mut theirs = DynamicObject::new("fine", &kind("v1", "Secret"));

@@ -8,7 +8,7 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::fixture::{Fixture, kind};
-use super::process::spawn;
+use super::process::{only_agent, spawn};
 use crate::harness::{ControlPlane, apply_all};
 
 /// The parts of a klusterlet that the page names. The operator's Deployment needs no more than its
@@ -124,6 +124,7 @@ fn entrypoint() -> Vec<String> {
 
 #[tokio::test]
 async fn commands_of_the_page_put_the_agent_into_a_klusterlet() {
+    let _alone = only_agent().await;
     let mut fixture = Fixture::start().await;
     fixture.kill().await;
     let namespaces: Api<Namespace> = Api::all(fixture.cluster.clone());
