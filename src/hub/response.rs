@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use gitwork_core::limits;
     use gitwork_core::model::name::WorkName;
-    use gitwork_retry::operation_error::describe;
+    use gitwork_retry::operation_error::{OperationError as _, describe};
 
     fn key() -> WorkKey {
         WorkKey {
@@ -251,6 +251,14 @@ mod tests {
         ];
         for (code, body, expected) in cases {
             assert_eq!(read(code, &body, Verb::Create), expected, "{code} {body}");
+        }
+    }
+
+    #[test]
+    fn taken_names_and_changed_works_have_the_same_reason() {
+        for reason in ["AlreadyExists", "Conflict"] {
+            let error = read(409, &status(reason, "", &json!({})), Verb::Create);
+            assert_eq!(error.reason(), "Conflict", "{error:?}");
         }
     }
 

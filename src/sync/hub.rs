@@ -131,17 +131,13 @@ impl OperationError for HubError {
     }
 
     fn reason(&self) -> &'static str {
-        match self {
-            Self::InvalidRecord { why, .. } => return why.reason(),
-            // As the plan says it once the owner of the name is known.
-            Self::Exists { .. } => return "Conflict",
-            _ => {}
-        }
-        match self.retry_class() {
-            RetryClass::Stale => "Conflict",
-            RetryClass::Unavailable { .. } => "HubUnavailable",
-            RetryClass::Blocked => "HubNotReady",
-            RetryClass::Rejected => "WriteRejected",
+        match (self, self.retry_class()) {
+            (Self::InvalidRecord { why, .. }, _) => why.reason(),
+            // A name that is taken, as the plan says it once its owner is known.
+            (Self::Exists { .. }, _) | (_, RetryClass::Stale) => "Conflict",
+            (_, RetryClass::Unavailable { .. }) => "HubUnavailable",
+            (_, RetryClass::Blocked) => "HubNotReady",
+            (_, RetryClass::Rejected) => "WriteRejected",
         }
     }
 

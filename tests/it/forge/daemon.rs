@@ -90,7 +90,10 @@ impl Daemon {
             // Before the log is read: what it logged until its end is in there.
             let ended = self.child.lock().unwrap().try_wait().unwrap();
             let found = self.logged(words).into_iter().next();
-            assert!(found.is_some() || ended.is_none(), "{ended:?} before it logged {words:?}");
+            assert!(
+                found.is_some() || ended.is_none(),
+                "the program has ended ({ended:?}), and did not log {words:?}"
+            );
             found.ok_or_else(|| self.log().iter().map(|line| format!("{line}\n")).collect())
         })
         .await

@@ -72,8 +72,8 @@ fn commit(stage: &Stage, version: &str, maps: &str, of_hardware: &str) {
     stage.commit_for(&members, rollout, version, &[("b.yaml", quota)]);
 }
 
-/// Approves the wave once it waits. The command names it: it counts the soak of `lab` from
-/// the times on the hub, which are whole seconds, and so for up to a second longer than the daemon.
+/// Approves the wave once it waits. Without its name, the command may still count the soak of
+/// `lab`: it begins with times in whole seconds, up to a second later than the daemon.
 async fn approve(stage: &Stage) {
     let waits = |progress: &Value| {
         let why = progress["waitsFor"].as_str().unwrap_or_default();
